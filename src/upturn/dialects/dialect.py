@@ -1,0 +1,117 @@
+"""The contract of a dialect, its errors, and the base of its wire models."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from upturn.dialects.conversation import ModelAnswer, ModelRequest, StreamEvent
+from upturn.errors import UpturnError
+from upturn.records import JsonValue
+
+Json = dict[str, JsonValue]
+WireT = TypeVar("WireT", bound="Wire")
+_ALTERNATIVE = re.compile(r"str|int|float|bool|(list|dict|literal)\[.*|_?[A-Z]\w*|function-.*")
+"""Names of a union's alternatives in the place of a pydantic error; fields are in lower case."""
+
+
+class RequestError(UpturnError, ValueError):
+    """A client's request cannot be served; the client gets it in the shape of its dialect."""
+
+    def __init__(self, message: str, *, status: int = 400, code: str = "invalid_request", field: str = "") -> None:
+        """``code``: for programs, such as ``unknown_model``. ``field``: the one that is wrong; empty = none."""
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.field = field
+
+
+class Wire(BaseModel):
+    """Part of a request or an answer; unknown fields are kept and ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class EventReader(Protocol):
+    """Reads one upstream's stream. Single use."""
+
+    def feed(self, content: bytes, /) -> Iterator[StreamEvent]:
+        """The events that these bytes complete; bytes may be cut anywhere.
+
+        Raises ModelError for what is not an event of the dialect.
+        """
+
+    def end(self) -> Iterator[StreamEvent]:
+        """Call it at the end of the stream: a failure where the answer is not complete."""
+
+
+class EventWriter(Protocol):
+    """Writes one client's stream. Single use."""
+
+    def write(self, event: StreamEvent, /) -> bytes:
+        """The event as bytes; empty = the dialect has none for it."""
+
+
+class Dialect(Protocol):
+    """One wire form of model calls, for clients and upstreams. Pure."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the registry."""
+
+    @property
+    def path(self) -> str:
+        """Of its endpoint, below ``/v1``."""
+
+    def read_request(self, body: bytes, /) -> ModelRequest:
+        """Raises RequestError for what is not a request of the dialect, or asks for what nobody here can do."""
+
+    def write_request(self, request: ModelRequest, /) -> Json:
+        """Raises RequestError where the dialect cannot say what the request asks for."""
+
+    def read_answer(self, body: bytes, /) -> ModelAnswer:
+        """Raises ModelError for what is not an answer of the dialect."""
+
+    def write_answer(self, answer: ModelAnswer, request: ModelRequest, /) -> Json:
+        """The answer as the client of ``request`` expects it."""
+
+    def reader(self) -> EventReader:
+        """For the stream of one upstream."""
+
+    def writer(self, request: ModelRequest, /) -> EventWriter:
+        """For the stream of one client."""
+
+    def error(self, error: RequestError, /) -> Json:
+        """The body of an error."""
+
+
+def parse(kind: type[WireT], body: bytes) -> WireT:
+    """The request in a body; raises RequestError with the first problem, its field and the value."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as exc:
+        # of a union's alternatives, the one that fits furthest
+        first = max(exc.errors(include_url=False), key=lambda error: len(error["loc"]))
+        field = ".".join(str(part) for part in first["loc"] if not _ALTERNATIVE.fullmatch(str(part)))
+        if first["type"] == "json_invalid":
+            raise RequestError(f"the body is not JSON: {first['msg']}", code="invalid_json") from exc
+        where = field or "the body"
+        raise RequestError(f"{where}: {first['msg']}, got {first['input']!r:.200}", field=field) from exc
+
+
+def refuse(values: Mapping[str, Any], remedy: str) -> None:
+    """Raises RequestError for the first of these fields that is set to more than None, False or nothing."""
+    for name, value in values.items():
+        if value:
+            raise RequestError(f"{name} is not supported: {remedy}", code="unsupported", field=name)
+
+
+def json_object(text: str) -> Json | None:
+    """The object in JSON text; None = there is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

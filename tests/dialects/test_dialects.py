@@ -1,0 +1,240 @@
+"""Every dialect reads what it writes, and a stream says the same as a whole answer."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from upturn.dialects import (
+    DIALECTS,
+    CallDelta,
+    Dialect,
+    EventParser,
+    Message,
+    ModelAnswer,
+    ModelRequest,
+    Part,
+    Reasoning,
+    ReasoningDelta,
+    RequestError,
+    StreamEnd,
+    StreamEvent,
+    StreamFailure,
+    StreamStart,
+    Text,
+    TextDelta,
+    TokenUsage,
+    ToolCall,
+    dialect_of,
+)
+from upturn.errors import ModelError, UnknownNameError
+
+USAGE = TokenUsage(input=20, output=9, cached_input=12)
+ANSWER = ModelAnswer(
+    "answer-1",
+    "nano",
+    (
+        Text("I call."),
+        ToolCall("call_1", "weather", '{"city": "Köln"}'),
+        ToolCall("call_2", "weather", "{}"),
+    ),
+    "tool_calls",
+    USAGE,
+)
+EVENTS: list[StreamEvent] = [
+    StreamStart("answer-1", "nano"),
+    ReasoningDelta("Let me "),
+    ReasoningDelta("see."),
+    TextDelta("I "),
+    TextDelta("call."),
+    CallDelta(0, "call_1", "weather"),
+    CallDelta(0, arguments='{"city": '),
+    CallDelta(0, arguments='"Köln"}'),
+    CallDelta(1, "call_2", "weather"),
+    CallDelta(1, arguments="{}"),
+    StreamEnd("tool_calls", USAGE),
+]
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> Dialect:
+    return dialect_of(request.param)
+
+
+def as_bytes(body: object) -> bytes:
+    return json.dumps(body).encode()
+
+
+def read_stream(dialect: Dialect, content: bytes, size: int) -> list[StreamEvent]:
+    reader = dialect.reader()
+    events: list[StreamEvent] = []
+    for start in range(0, len(content), size):
+        events += reader.feed(content[start : start + size])
+    return [*events, *reader.end()]
+
+
+def collected(events: Sequence[StreamEvent]) -> tuple[Part, ...]:
+    """The parts that a stream adds up to."""
+    parts: list[Part] = []
+    for event in events:
+        last = parts[-1] if parts else None
+        match event:
+            case TextDelta():
+                parts = (
+                    [*parts[:-1], Text(last.text + event.text)]
+                    if isinstance(last, Text)
+                    else [*parts, Text(event.text)]
+                )
+            case ReasoningDelta():
+                if isinstance(last, Reasoning):
+                    parts[-1] = Reasoning(last.text + event.text, last.signature + event.signature)
+                else:
+                    parts.append(Reasoning(event.text, event.signature))
+            case CallDelta() if event.id:
+                parts.append(ToolCall(event.id, event.name, event.arguments))
+            case CallDelta():
+                assert isinstance(last, ToolCall)
+                parts[-1] = replace(last, arguments=last.arguments + event.arguments)
+    return tuple(parts)
+
+
+def test_a_request_is_read_as_it_was_written(dialect: Dialect, request_with_tools: ModelRequest) -> None:
+    read = dialect.read_request(as_bytes(dialect.write_request(request_with_tools)))
+    assert replace(read, has_stream_usage=True) == request_with_tools
+
+
+def test_an_answer_is_read_as_it_was_written(dialect: Dialect, request_with_tools: ModelRequest) -> None:
+    assert dialect.read_answer(as_bytes(dialect.write_answer(ANSWER, request_with_tools))) == ANSWER
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_a_stream_says_what_was_written(dialect: Dialect, request_with_tools: ModelRequest, size: int) -> None:
+    writer = dialect.writer(replace(request_with_tools, has_stream_usage=True))
+    events = read_stream(dialect, b"".join(map(writer.write, EVENTS)), size)
+    assert events[0] == StreamStart("answer-1", "nano")
+    assert events[-1] == StreamEnd("tool_calls", USAGE)
+    assert collected(events) == (Reasoning("Let me see."), *ANSWER.parts)
+
+
+def test_a_stream_that_breaks_off_is_a_failure(dialect: Dialect, request_with_tools: ModelRequest) -> None:
+    writer = dialect.writer(request_with_tools)
+    content = b"".join(map(writer.write, EVENTS[:5]))
+    ended = StreamFailure("the upstream ended its stream before the answer was complete")
+    assert read_stream(dialect, content, 100)[-1] == ended
+    failed = content + writer.write(StreamFailure("out of memory"))
+    last = read_stream(dialect, failed, 100)[-1]
+    assert isinstance(last, StreamFailure) and last.message == "out of memory"
+    assert b"[DONE]" not in failed
+
+
+def test_what_is_not_an_answer_is_named(dialect: Dialect) -> None:
+    with pytest.raises(ModelError, match="<html>"):
+        dialect.read_answer(b"<html>busy</html>")
+    with pytest.raises(ModelError, match="<html>"):
+        list(dialect.reader().feed(b"data: <html>\n\n"))
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "field"),
+    [
+        (b'{"model": "m"', "invalid_json", ""),
+        (b"[]", "invalid_request", ""),
+        (
+            b'{"messages": [{"role": "user", "content": ""}], "input": "", "max_tokens": 1}',
+            "invalid_request",
+            "model",
+        ),
+        (
+            b'{"model": "m", "max_tokens": 1, "messages": [{"role": "x", "content": ""}], "input": [{"role": 1}]}',
+            "invalid_request",
+            "0.role",
+        ),
+    ],
+)
+def test_a_bad_request_names_its_field(dialect: Dialect, body: bytes, code: str, field: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        dialect.read_request(body)
+    assert caught.value.code == code
+    assert caught.value.field.endswith(field)
+    error = dialect.error(caught.value)["error"]
+    assert isinstance(error, dict) and error["message"] == str(caught.value)
+
+
+def test_arguments_are_passed_on_as_written(request_with_tools: ModelRequest) -> None:
+    """Chat and Responses have text there; another serialisation would change what the model reads."""
+    written = '{ "b":1,\n"a" : 2.50}'
+    call = Message("assistant", (ToolCall("call_1", "weather", written),))
+    request = replace(request_with_tools, messages=(*request_with_tools.messages, call))
+    for name in ("chat", "responses"):
+        dialect = dialect_of(name)
+        assert dialect.read_request(as_bytes(dialect.write_request(request))).messages[-1] == call
+
+
+@pytest.mark.parametrize("name", ["responses", "messages"])
+def test_interleaved_calls_are_refused(name: str, request_with_tools: ModelRequest) -> None:
+    writer = dialect_of(name).writer(request_with_tools)
+    for event in (EVENTS[0], CallDelta(0, "call_1", "weather"), CallDelta(1, "call_2", "weather")):
+        writer.write(event)
+    with pytest.raises(ModelError, match="call 0 came after the next call began"):
+        writer.write(CallDelta(0, arguments="{}"))
+
+
+def test_an_unknown_dialect_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="no dialect 'xml'; known: chat, responses, messages"):
+        dialect_of("xml")
+
+
+def test_a_signed_thought_survives_where_the_dialect_can_hold_it(request_with_tools: ModelRequest) -> None:
+    thought = Message("assistant", (Reasoning("hm", "c2lnbmVk"), Text("yes")))
+    request = replace(request_with_tools, messages=(request_with_tools.messages[1], thought))
+    for name in ("responses", "messages"):
+        dialect = dialect_of(name)
+        assert dialect.read_request(as_bytes(dialect.write_request(request))).messages[-1] == thought
+    unsigned = Message("assistant", (Reasoning("hm"), Text("yes")))
+    assert (
+        dialect_of("chat").read_request(as_bytes(dialect_of("chat").write_request(request))).messages[-1]
+        == unsigned
+    )
+
+
+def test_a_chat_stream_ends_with_usage_only_where_it_was_asked_for(request_with_tools: ModelRequest) -> None:
+    chat = dialect_of("chat")
+    for has_usage in (True, False):
+        writer = chat.writer(replace(request_with_tools, has_stream_usage=has_usage))
+        events = list(EventParser().feed(b"".join(map(writer.write, EVENTS))))
+        assert events[-1].data == "[DONE]"
+        usages = [json.loads(event.data).get("usage") for event in events[:-1]]
+        assert [usage for usage in usages if usage] == (
+            [
+                {
+                    "prompt_tokens": 20,
+                    "completion_tokens": 9,
+                    "total_tokens": 29,
+                    "prompt_tokens_details": {"cached_tokens": 12},
+                    "completion_tokens_details": {"reasoning_tokens": 0},
+                }
+            ]
+            if has_usage
+            else []
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "field"),
+    [
+        ("chat", {"n": 2}, "n"),
+        ("chat", {"functions": [{}]}, "functions"),
+        ("chat", {"modalities": ["audio"]}, "modalities"),
+        ("responses", {"previous_response_id": "resp_1"}, "previous_response_id"),
+        ("responses", {"tools": [{"type": "web_search"}]}, "tools.0"),
+        ("responses", {"input": [{"type": "item_reference", "id": "x"}]}, "input.0"),
+        ("messages", {"tools": [{"type": "web_search_20260101", "name": "web_search"}]}, "tools.0"),
+        ("messages", {"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "messages.0.content.0"),
+    ],
+)
+def test_what_nobody_here_can_do_is_refused_by_name(name: str, body: dict[str, object], field: str) -> None:
+    base = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}], "input": "hi"}
+    with pytest.raises(RequestError) as caught:
+        dialect_of(name).read_request(as_bytes({**base, **body}))
+    assert (caught.value.field, caught.value.code) == (field, "unsupported")
