@@ -5,12 +5,12 @@ eligible if its incumbent is; the candidate of its canary is considered only the
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 
 from upturn.errors import ReleaseError, UnknownNameError
-from upturn.records import AgentVersion, Task, fields_json, from_fields, record
+from upturn.records import MODEL_CALL, AgentVersion, Task, fields_json, from_fields, record
 
 
 @record
@@ -159,11 +159,16 @@ class AgentRegistry:
         """Returns a copy of all agents in service by name, in alphabetical order."""
         return dict(sorted(self._agents.items()))
 
-    def screen(self, task: Task, load: Load) -> Screening:
-        """Returns the agents that are eligible for the task, and why every other version is not."""
+    def screen(self, task: Task, load: Load, among: Collection[str] | None = None) -> Screening:
+        """Returns the agents that are eligible for the task, and why every other version is not.
+
+        ``among``: names of the agents to look at; None = all.
+        """
         offers: list[Offer] = []
         exclusions: list[Exclusion] = []
         for agent, served in sorted(self._agents.items()):
+            if among is not None and agent not in among:
+                continue
             reason = _ineligibility(served.incumbent, task) or _overload(served, load)
             if reason:
                 exclusions.append(Exclusion(served.incumbent.id, reason))
@@ -200,7 +205,7 @@ def _ineligibility(version: AgentVersion, task: Task) -> str:
     """Returns why a version may not do a task, apart from load; empty = it may."""
     if version.tenants is not None and task.tenant not in version.tenants:
         return f"may not serve tenant {task.tenant!r}"
-    if version.capabilities and task.environment not in version.capabilities:
+    if version.capabilities and task.environment not in {*version.capabilities, MODEL_CALL}:
         return f"cannot act in environment {task.environment!r}"
     return ""
 

@@ -11,7 +11,7 @@ and release it at the end. A router must be used by one thread only.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from math import fsum
@@ -64,13 +64,17 @@ class Router:
         self._max_episodes = max_episodes
         self._episodes: OrderedDict[tuple[str, str], Decision] = OrderedDict()
 
-    def decide(self, task: Task, *, episode: str | None = None) -> Decision:
+    def decide(
+        self, task: Task, *, episode: str | None = None, among: Collection[str] | None = None
+    ) -> Decision:
         """Returns the decision for one task; raises RoutingError with all reasons if no agent is eligible.
+
+        ``among``: names of the agents that may be chosen; None = all in service.
 
         Later tasks of an ``episode`` (of one tenant) reuse its first decision while that version is in service and
         may do the task, even if the load cap is reached. They belong to its release until the release ends, or a
         task comes that only one of its versions may do. None = the task belongs to no episode."""
-        if episode is not None and (earlier := self._sticky_decision(task, episode)) is not None:
+        if episode is not None and (earlier := self._sticky_decision(task, episode, among)) is not None:
             return replace(
                 earlier,
                 id=self._decision_id(task),
@@ -79,7 +83,7 @@ class Router:
                 is_sticky=True,
                 reason=f"{earlier.chosen} serves episode {episode!r} already",
             )
-        decision = self._new_decision(task, episode)
+        decision = self._new_decision(task, episode, among)
         if episode is not None:
             self.remember(decision)
         return decision
@@ -93,6 +97,14 @@ class Router:
         for decision, outcome in zip(decisions, outcomes, strict=True):
             self.policy.learn(decision, outcome)
 
+    def knows(self, tenant: str, episode: str) -> bool:
+        """Returns True if a decision of the tenant's episode is remembered."""
+        return (tenant, episode) in self._episodes
+
+    def forget(self, tenant: str, episode: str) -> None:
+        """Forgets the decision of the tenant's episode; no-op if none is remembered."""
+        self._episodes.pop((tenant, episode), None)
+
     def remember(self, decision: Decision) -> None:
         """Makes a decision the one that its episode reuses, e.g. after a restart; no-op without an episode."""
         if decision.episode is None:
@@ -102,13 +114,15 @@ class Router:
         while len(self._episodes) > self._max_episodes:
             self._episodes.popitem(last=False)
 
-    def _sticky_decision(self, task: Task, episode: str) -> Decision | None:
+    def _sticky_decision(
+        self, task: Task, episode: str, among: Collection[str] | None
+    ) -> Decision | None:
         """Returns the episode's decision if its version may do the task; None = a new decision is needed."""
         decision = self._episodes.get((task.tenant, episode))
         if decision is None:
             return None
         # Without load, because the cap does not end an episode.
-        for offer in self.registry.screen(task, Load()).offers:
+        for offer in self.registry.screen(task, Load(), among).offers:
             if decision.chosen in (offer.incumbent, offer.candidate):
                 if decision.release != offer.release:  # ended, or one of its versions may not do the task
                     decision = replace(decision, release=None, arm=None)
@@ -116,8 +130,8 @@ class Router:
                 return decision
         return None
 
-    def _new_decision(self, task: Task, episode: str | None) -> Decision:
-        screening = self.registry.screen(task, self.load)
+    def _new_decision(self, task: Task, episode: str | None, among: Collection[str] | None) -> Decision:
+        screening = self.registry.screen(task, self.load, among)
         if not screening.offers:
             raise RoutingError(_no_agent(task, screening))
         probabilities = self._probabilities(task, screening.offers)

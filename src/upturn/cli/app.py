@@ -33,6 +33,7 @@ class Target(NamedTuple):
 
 UPTURN: dict[str, Target] = {
     "demo": Target("upturn.cli.demo:demo", "Run the whole loop on this machine, in minutes."),
+    "up": Target("upturn.cli.up:up", "Serve agents to any client at one base URL."),
     "loop": Target("upturn.cli.loop:loop_app", "Run the loop on your own tasks and agents."),
     "model": Target("upturn.cli.model:model_app", "Show and rebuild the models that ship with Upturn."),
     "ingest": Target("upturn.cli.ingest:ingest", "Import recorded trajectories or feedback into a pool."),

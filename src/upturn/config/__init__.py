@@ -7,6 +7,7 @@ base of all sections), then ``config`` and ``load``.
 
 from upturn.config.config import CORE, Config
 from upturn.config.contradiction import Contradiction, contradictions
+from upturn.config.gateway import GatewayConfig, RouteConfig
 from upturn.config.learning import (
     DEFAULT_FLOOR,
     DEFAULT_MIX,
@@ -61,6 +62,7 @@ from upturn.config.settings import (
     report_unused,
     settings,
 )
+from upturn.config.upstream import TimeoutConfig, UpstreamConfig
 
 __all__ = [
     "CORE",
@@ -80,6 +82,7 @@ __all__ = [
     "EnvironmentConfig",
     "FilePath",
     "GateSettings",
+    "GatewayConfig",
     "ImportPath",
     "LevelSettings",
     "Limits",
@@ -98,13 +101,16 @@ __all__ = [
     "Recomputed",
     "RewardConfig",
     "RolloutConfig",
+    "RouteConfig",
     "RoutingConfig",
     "RunConfig",
     "SamplingSettings",
     "Settings",
     "Share",
     "TaskConfig",
+    "TimeoutConfig",
     "TrackerConfig",
+    "UpstreamConfig",
     "ValidationSettings",
     "WholeNumber",
     "api_keys",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Self
 
+from upturn.config.gateway import GatewayConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.section import (
@@ -47,6 +48,7 @@ class Config:
     validation: ValidationSettings
     canary: CanarySettings
     loop: LoopConfig
+    gateway: GatewayConfig
     algorithms: Mapping[str, Settings]
     """The sections of algorithms, by name."""
 
@@ -113,6 +115,7 @@ CORE: Mapping[str, type[Settings]] = {
     "validation": ValidationSettings,
     "canary": CanarySettings,
     "loop": LoopConfig,
+    "gateway": GatewayConfig,
 }
 """The sections that do not belong to an algorithm, by name, in the order of their documentation."""
 OPTIONAL = ("lora", "curriculum")

@@ -25,6 +25,7 @@ _SETTINGS_BY_KIND = {
         "context",
         "timeout_seconds",
         "retries",
+        "upstream",
     },
     "callable": {"import_path"},
     "rule_based": {"import_path"},
@@ -65,6 +66,7 @@ def contradictions(config: Config) -> list[Contradiction]:
         *_routing(config),
         *_training(config),
         *_precision(config),
+        *_gateway(config),
     ]
 
 
@@ -174,6 +176,17 @@ def _routing(config: Config) -> Iterator[Contradiction]:
                 (f"routing.{name.partition('.')[0]}", "agents"),
                 f"routing.{name} = {agent!r} is no agent; [[agents]] has: {known}",
             )
+
+
+def _gateway(config: Config) -> Iterator[Contradiction]:
+    names = sorted(agent.name for agent in config.agents)
+    for index, route in enumerate(config.gateway.routes):
+        for agent in route.agents:
+            if agent not in names:
+                setting = f"gateway.routes[{index}].agents"
+                yield Contradiction(
+                    (setting, "agents"), f"{setting} names {agent!r}, which is no agent; [[agents]] has: {', '.join(names)}"
+                )
 
 
 def _training(config: Config) -> Iterator[Contradiction]:

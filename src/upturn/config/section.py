@@ -25,6 +25,7 @@ from upturn.config.settings import (
     report_unused,
     settings,
 )
+from upturn.config.upstream import UpstreamConfig
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 """A model's name on the Hugging Face hub, ``owner/name``."""
@@ -170,6 +171,8 @@ class AgentConfig(AgentSource):
     """Maximum number of tasks in flight. Unset = no limit."""
     context: ContextConfig = ContextConfig()
     """Context window of the agent."""
+    upstream: UpstreamConfig = UpstreamConfig()
+    """For endpoint: calls of the gateway to the server."""
 
 
 @settings

@@ -6,6 +6,7 @@ here: sending (``models``), serving (``gateway``). Start with ``dialect``, then 
 
 from upturn.dialects.conversation import (
     CallDelta,
+    Conversation,
     FinishReason,
     Image,
     Message,
@@ -23,6 +24,7 @@ from upturn.dialects.conversation import (
     Text,
     TextDelta,
     TokenUsage,
+    Toolbox,
     ToolCall,
     ToolChoice,
     ToolDefinition,
@@ -35,6 +37,7 @@ from upturn.dialects.sse import EventParser, ServerEvent, write_event
 __all__ = [
     "DIALECTS",
     "CallDelta",
+    "Conversation",
     "Dialect",
     "DialectName",
     "EventParser",
@@ -64,6 +67,7 @@ __all__ = [
     "ToolChoice",
     "ToolDefinition",
     "ToolResult",
+    "Toolbox",
     "dialect_of",
     "write_event",
 ]

@@ -76,6 +76,13 @@ class Message:
 
 
 @record
+class Conversation:
+    """Messages in their order."""
+
+    messages: tuple[Message, ...]
+
+
+@record
 class ToolDefinition:
     """A tool that the model may call."""
 
@@ -85,6 +92,13 @@ class ToolDefinition:
     """JSON Schema of an object."""
     is_strict: bool = False
     """True = arguments must match the schema."""
+
+
+@record
+class Toolbox:
+    """The tools of a request."""
+
+    tools: tuple[ToolDefinition, ...]
 
 
 @record

@@ -16,6 +16,7 @@ from upturn.pool.preference import correction_pairs, deployment_pairs, trajector
 from upturn.pool.quality import inspect, missing_reward
 from upturn.pool.reader import Experience, Selected
 from upturn.pool.readiness import readiness
+from upturn.pool.row import PoolRecord
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics
@@ -30,6 +31,7 @@ __all__ = [
     "Experience",
     "IngestOptions",
     "Pool",
+    "PoolRecord",
     "PoolSink",
     "RolloutKey",
     "Scope",

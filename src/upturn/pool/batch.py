@@ -1,6 +1,6 @@
 """Writing records in one transaction: all of them or none.
 
-Order of writing: tasks, decisions, trajectories, evaluations, feedback, agent versions, snapshots, releases, runs,
+Order of writing: tasks, decisions, calls and their contents, trajectories, evaluations, feedback, agent versions, snapshots, releases, runs,
 then the rollout key and the import. A trajectory belongs to its task's tenant and an evaluation to its trajectory's
 tenant, so the task and the trajectory must be stored already or be written in the same transaction.
 """
@@ -118,7 +118,7 @@ class BatchWriter:
 
     def start_after(self, connection: Connection) -> None:
         """Continues the sequence numbers after the pool's last one."""
-        tables = (*schema.LEDGER, schema.history)
+        tables = (*schema.LEDGER, schema.call_contents, schema.history)
         last = [connection.execute(select(func.max(table.c.sequence))).scalar() for table in tables]
         self._sequence = max((number for number in last if number is not None), default=0)
 
@@ -163,7 +163,8 @@ class BatchWriter:
                 )
         if new:
             connection.execute(insert(table), new)
-            extend_chain(connection, table, new)
+            if table is not schema.call_contents:
+                extend_chain(connection, table, new)
         return len(new)
 
     def _put_states(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:

@@ -40,16 +40,21 @@ class GroupCommitter:
         self._thread.start()
 
     def run(self, work: Callable[[Connection], ResultT]) -> ResultT:
-        """Returns the result of ``work`` once it is durable; if it raises, only it is undone.
+        """Returns the result of ``work`` once it is durable; see ``submit``."""
+        return self.submit(work).result()
 
-        Raises StoreError if the committer is closed or the database rejects the write or the commit.
+    def submit(self, work: Callable[[Connection], ResultT]) -> Future[ResultT]:
+        """Returns a future with the result of ``work``, which is done once it is durable.
+
+        If ``work`` raises, only it is undone. StoreError is raised if the committer is closed, and is the future's
+        error if the database rejects the write or the commit.
         """
         future: Future[ResultT] = Future()
         with self._gate:
             if not self._is_open:
                 raise StoreError("the pool is closed; open it again to write")
             self._queue.put(_Write(work, future))
-        return future.result()
+        return future
 
     def close(self) -> None:
         """Finishes the waiting writes, then stops the thread. Closing twice is allowed."""

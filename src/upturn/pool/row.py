@@ -18,6 +18,8 @@ from upturn.errors import RecordError
 from upturn.pool import schema
 from upturn.records import (
     AgentVersion,
+    Call,
+    CallContent,
     Decision,
     Evaluation,
     Feedback,
@@ -36,7 +38,17 @@ from upturn.records import (
 )
 
 PoolRecord: TypeAlias = (
-    Task | Decision | Trajectory | Evaluation | Feedback | AgentVersion | Snapshot | Release | Run
+    Task
+    | Decision
+    | Call
+    | CallContent
+    | Trajectory
+    | Evaluation
+    | Feedback
+    | AgentVersion
+    | Snapshot
+    | Release
+    | Run
 )
 """A record that the pool stores."""
 
@@ -104,6 +116,10 @@ KINDS: Mapping[type[Any], Kind] = {
     Decision: Kind(
         schema.decisions, lambda decision: _DECISION_FIELDS(decision) | {"release_id": decision.release}
     ),
+    Call: Kind(
+        schema.calls, _copied("tenant", "episode", "agent_version", "status", "key", "prefix", "cost_usd")
+    ),
+    CallContent: Kind(schema.call_contents, _copied("tenant")),
     Trajectory: Kind(schema.trajectories, _trajectory_columns),
     Evaluation: Kind(schema.evaluations, _copied("task_id", "trajectory_id", "evaluator", "verdict", "score")),
     Feedback: Kind(schema.feedback, _copied("tenant", "subject_kind", "subject_id", "metric", "value")),

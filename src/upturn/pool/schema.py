@@ -11,7 +11,7 @@ versions, releases, runs and snapshots belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0003"
+HEAD = "0004"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -88,6 +88,23 @@ evaluations = _ledger(
 )
 Index("ix_evaluations_trajectory", evaluations.c.trajectory_id, evaluations.c.sequence)
 
+calls = _ledger(
+    "calls",
+    _text("tenant"),
+    _text("episode"),
+    _text("agent_version"),
+    _text("status"),
+    _text("key"),
+    _text("prefix"),
+    Column("cost_usd", Float, nullable=True),
+)
+Index("ix_calls_tenant_episode", calls.c.tenant, calls.c.episode, calls.c.sequence)
+Index("ix_calls_tenant_prefix", calls.c.tenant, calls.c.prefix)
+
+call_contents = _ledger("call_contents", _text("tenant"))
+"""What was said in calls. Its rows are deleted after the retention time, so it has no chain."""
+Index("ix_call_contents_recorded", call_contents.c.recorded_at)
+
 feedback = _ledger(
     "feedback",
     _text("tenant"),
@@ -160,4 +177,15 @@ quarantine = Table(
 )
 """Lines (or array items, from 1) of imported files that were not stored, with the reason."""
 
-LEDGER = (tasks, decisions, trajectories, evaluations, feedback, agent_versions, releases, runs, snapshots)
+LEDGER = (
+    tasks,
+    decisions,
+    calls,
+    trajectories,
+    evaluations,
+    feedback,
+    agent_versions,
+    releases,
+    runs,
+    snapshots,
+)

@@ -7,13 +7,14 @@ and an error for other content. Only releases and runs change state; their earli
 import fcntl
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from upturn.errors import StoreBusyError, StoreError
 from upturn.pool.batch import BatchWriter, Imported, RolloutKey, prepare
@@ -22,6 +23,8 @@ from upturn.pool.database import bring_to_head, check_head, reading_engine, writ
 from upturn.pool.reader import PoolReader
 from upturn.pool.row import PoolRecord
 from upturn.records import Evaluation, Task, Trajectory
+
+ResultT = TypeVar("ResultT")
 
 
 class _WriteAccess:
@@ -110,11 +113,27 @@ class Pool(PoolReader):
         trajectory's task or an evaluation's trajectory is not stored; RecordError for records that cannot be read
         back; StoreError if the pool is closed or read-only, or the database fails.
         """
-        access = self._write_access
-        if access is None:
-            raise StoreError(f"the pool {str(self.path)!r} is closed or read-only; open it for writing")
+        return self.submit(*records, rollout=rollout, imported=imported).result()
+
+    def submit(
+        self, *records: PoolRecord, rollout: RolloutKey | None = None, imported: Imported | None = None
+    ) -> Future[int]:
+        """Returns a future with the result of ``append``, done once the records are durable; does not wait.
+
+        Errors of the records themselves are raised here, those of the database are the future's.
+        """
+        access = self._access()
         batch = prepare(records, rollout, imported)
-        return access.committer.run(lambda connection: access.writer.write(connection, batch))
+        return access.committer.submit(lambda connection: access.writer.write(connection, batch))
+
+    def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
+        """Returns the result of ``work``, a change of rows that are no records, once it is durable."""
+        return self._access().committer.run(work)
+
+    def _access(self) -> _WriteAccess:
+        if self._write_access is None:
+            raise StoreError(f"the pool {str(self.path)!r} is closed or read-only; open it for writing")
+        return self._write_access
 
 
 class PoolSink:

@@ -5,6 +5,7 @@ Data that crosses a package boundary is one of these records; ``codec`` writes a
 """
 
 from upturn.records.agent import AgentKind, AgentVersion
+from upturn.records.call import Call, CallContent, CallStatus
 from upturn.records.codec import (
     RECORD_VERSION,
     fields_json,
@@ -28,7 +29,7 @@ from upturn.records.record import record
 from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, RunState, Snapshot
 from upturn.records.result import Result
 from upturn.records.sink import TrajectorySink
-from upturn.records.task import Split, Task
+from upturn.records.task import MODEL_CALL, Split, Task
 from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
@@ -44,12 +45,16 @@ from upturn.records.trajectory import (
 )
 
 __all__ = [
+    "MODEL_CALL",
     "RECORD_VERSION",
     "Action",
     "AgentKind",
     "AgentVersion",
     "Alternative",
     "Arm",
+    "Call",
+    "CallContent",
+    "CallStatus",
     "CanaryVerdict",
     "Decision",
     "Evaluation",

@@ -9,6 +9,9 @@ from upturn.records.record import record
 
 Split = Literal["train", "heldout"]
 
+MODEL_CALL = "call"
+"""The environment of the tasks of clients' model calls. Nothing is built for it: the client acts."""
+
 
 @record
 class Task:

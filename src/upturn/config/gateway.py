@@ -1,0 +1,50 @@
+"""The section of ``upturn.toml`` for the gateway: address, routes, sizes and retention."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from upturn.config.settings import Count, Name, Positive, Settings, settings
+
+
+@settings
+class RouteConfig(Settings):
+    """A name that clients put into ``model``, for a choice between agents; one ``[[gateway.routes]]`` table per
+    route."""
+
+    name: Name
+    """Name of the route."""
+    agents: tuple[Name, ...] = ()
+    """Agents that calls of the route may go to. Empty = all."""
+    aliases: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Further names of the route, for clients whose model names are fixed. ``*`` stands for any characters, such as
+    in ``claude-*``."""
+    fallback: bool = True
+    """Whether a call goes to another agent of the route if the chosen one fails before the first token."""
+
+
+@settings
+class GatewayConfig(Settings):
+    """The HTTP server of ``upturn up`` (docs/gateway.md)."""
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address that the server binds to."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """Port of the server. 0 = any free port."""
+    routes: tuple[RouteConfig, ...] = ()
+    """The routes. Empty = one route ``default`` with all agents."""
+    max_body_bytes: Count = 32_000_000
+    """Largest body of a request. Images by value need most."""
+    keep_days: Positive = 30.0
+    """Days for which the contents of calls are kept. Decisions, usage and costs stay; episodes with feedback or a
+    seal are stored as trajectories, which stay too."""
+    capture: Literal["auto", "off"] = "auto"
+    """Whether token ids and log-probs are recorded, which training needs. ``auto``: where the agent's server
+    returns them."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields routes that are named twice."""
+        names = [route.name for route in self.routes]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        yield f"routes name {', '.join(map(repr, twice))} twice; name each route once" if twice else None

@@ -1,0 +1,54 @@
+"""The settings of calls to a server for the gateway."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from upturn.config.settings import Count, NotNegative, Positive, Settings, WholeNumber, settings
+
+
+@settings
+class TimeoutConfig(Settings):
+    """Time limits of a call, in seconds."""
+
+    connect: Positive = 5.0
+    """To connect."""
+    first_token: Positive = 120.0
+    """From the request to the first byte of the answer. Reasoning models that hide their thoughts need most of it."""
+    between_tokens: Positive = 60.0
+    """Between two parts of the answer."""
+    whole: Positive = 600.0
+    """From the request to the answer's end."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields limits that another one makes unreachable."""
+        for name in ("connect", "first_token", "between_tokens"):
+            value = getattr(self, name)
+            yield f"{name}={value!r} is never reached with whole={self.whole!r}" if value > self.whole else None
+
+
+@settings
+class UpstreamConfig(Settings):
+    """Calls of the gateway to the agent's server: form, time limits, retries, limits of load."""
+
+    dialect: Literal["chat", "responses", "messages"] = "chat"
+    """Form of the server's API: OpenAI's chat completions or Responses, or Anthropic's Messages. Calls of clients
+    with the same form are passed through."""
+    tokens: Literal["none", "vllm"] = "none"
+    """Whether token ids and log-probs are asked for, which training needs. ``vllm``: with ``return_token_ids``."""
+    timeouts: TimeoutConfig = TimeoutConfig()
+    """Time limits."""
+    retries: WholeNumber = 2
+    """Further tries after a failure before the first byte."""
+    retry_share: NotNegative = 0.2
+    """Largest share of retries in the calls of the last 10 seconds, so that retries do not overload a server that
+    fails; ten retries are always allowed."""
+    max_concurrent: Count = 256
+    """Calls at the same time; further ones wait."""
+    max_waiting: WholeNumber = 256
+    """Waiting calls; further ones are refused (503)."""
+    breaker_failures: Count = 10
+    """Failures in a row after which calls are refused at once."""
+    breaker_seconds: Positive = 10.0
+    """Seconds after which one call tries whether the server works again."""
+    max_answer_bytes: Count = 64_000_000
+    """Largest answer; a larger one is refused."""

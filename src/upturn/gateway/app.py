@@ -1,0 +1,157 @@
+"""The HTTP application: model calls in three dialects, feedback, episodes, router state, health."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from upturn import __version__
+from upturn.dialects import DIALECTS, Dialect, RequestError, dialect_of
+from upturn.errors import UpturnError
+from upturn.gateway.access import Access
+from upturn.gateway.model_calls import ModelCalls
+from upturn.gateway.resources import resource_routes
+from upturn.gateway.retries import RecentAnswers
+from upturn.loop.online import OnlineService
+
+EPISODE_PATH = "/episodes/{episode}"
+"""Before ``/v1`` in a base URL, it names the episode of all calls."""
+_TITLES = {
+    "chat": "Answer a chat completion (OpenAI's form).",
+    "responses": "Answer a response (OpenAI's Responses form).",
+    "messages": "Answer a message (Anthropic's form).",
+}
+
+
+def build_app(
+    service: OnlineService,
+    access: Access,
+    *,
+    max_body_bytes: int,
+    learn: Callable[[], None] = lambda: None,
+    on_stop: Callable[[], Awaitable[None]] | None = None,
+) -> FastAPI:
+    """Returns the application. ``learn`` is called after feedback was stored, ``on_stop`` after the last call."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await service.log.drain()
+        if on_stop is not None:
+            await on_stop()
+
+    app = FastAPI(
+        title="Upturn gateway",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,  # their pages load scripts from a CDN
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    recent = RecentAnswers()
+    for dialect in DIALECTS.values():
+        endpoint = ModelCalls(dialect, service, access, recent, max_body_bytes=max_body_bytes)
+        for prefix in ("", EPISODE_PATH):
+            app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
+    app.include_router(resource_routes(service, access, learn, __version__))
+    _add_errors(app)
+    describe = app.openapi
+    app.openapi = lambda: _with_model_calls(describe())  # type: ignore[method-assign]  # FastAPI's documented way
+    return app
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Makes every error an object in the form of the caller's dialect."""
+
+    @app.exception_handler(RequestError)
+    async def request_error(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestError)
+        headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
+        return JSONResponse(_dialect(request).error(error), error.status, headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"] if part != "body")
+        message = f"{field or 'the body'}: {first['msg']}, got {first.get('input')!r:.200}"
+        problem = RequestError(message, field=field)
+        return JSONResponse(_dialect(request).error(problem), problem.status)
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        message = f"{error.detail}: {request.method} {request.url.path}; /openapi.json lists what there is"
+        problem = RequestError(message, status=error.status_code, code="not_found")
+        return JSONResponse(_dialect(request).error(problem), error.status_code, dict(error.headers or {}))
+
+    @app.exception_handler(UpturnError)
+    async def upturn_error(request: Request, error: Exception) -> JSONResponse:
+        problem = RequestError(str(error), status=503, code="unavailable")
+        return JSONResponse(_dialect(request).error(problem), problem.status)
+
+
+def _dialect(request: Request) -> Dialect:
+    is_anthropic = "anthropic-version" in request.headers or "/v1/messages" in request.url.path
+    return dialect_of("messages" if is_anthropic else "chat")
+
+
+def _with_model_calls(schema: dict[str, Any]) -> dict[str, Any]:
+    """Adds the endpoints of model calls, whose bodies the dialects define, to an OpenAPI document."""
+    paths: Mapping[str, Any] = {
+        f"{prefix}/v1{dialect.path}": {"post": _operation(dialect.name, prefix)}
+        for dialect in DIALECTS.values()
+        for prefix in ("", EPISODE_PATH)
+    }
+    schema["paths"] = {**paths, **schema["paths"]}
+    return schema
+
+
+def _operation(name: str, prefix: str) -> dict[str, Any]:
+    body = {
+        "type": "object",
+        "required": ["model", "input" if name == "responses" else "messages"],
+        "properties": {
+            "model": {"type": "string", "minLength": 1, "description": "A route, an agent or an agent version."},
+            "stream": {"type": "boolean"},
+        },
+        "additionalProperties": True,
+    }
+    errors = {
+        status: {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
+        for status, text in (
+            ("400", "An unusable request."),
+            ("401", "A missing or wrong key."),
+            ("404", "An unknown model."),
+            ("409", "The episode is sealed."),
+            ("413", "A body that is too large."),
+            ("429", "Too many requests; see Retry-After."),
+            ("502", "The upstream failed."),
+            ("503", "No agent is available."),
+            ("504", "The upstream was too slow."),
+        )
+    }
+    answer = {
+        "description": "The answer, or a stream of server-sent events.",
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            "text/event-stream": {"schema": {"type": "string"}},
+        },
+    }
+    operation: dict[str, Any] = {
+        "tags": ["calls"],
+        "operationId": f"{name}{'_in_episode' if prefix else ''}",
+        "summary": _TITLES[name],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": {"200": answer, **errors},
+    }
+    if prefix:
+        operation["parameters"] = [
+            {"name": "episode", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        ]
+    return operation

@@ -1,0 +1,47 @@
+"""The name that a client gives an episode, in this order: URL, key of an attempt, header, body.
+
+Harnesses set a base URL and a key, and some send a session's id in a header of their own. Names only relate calls;
+they are scoped to tenant and API key.
+"""
+
+from collections.abc import Mapping
+
+from starlette.types import Scope
+
+from upturn.dialects import RequestError
+from upturn.records import JsonValue
+
+EPISODE_HEADERS = ("x-upturn-episode", "x-claude-code-session-id", "session-id", "session_id")
+"""Of Upturn, Claude Code and Codex."""
+SUB_AGENT_HEADERS = ("x-upturn-agent", "x-claude-code-agent-id")
+EPISODE_FIELDS = ("episode", "session_id")
+"""Fields of a request's ``metadata``."""
+LONGEST_NAME = 200
+
+
+def episode_name(scope: Scope, headers: Mapping[str, str], metadata: Mapping[str, JsonValue]) -> str | None:
+    """Returns the client's name of the episode; None = it gives none. Raises RequestError for an unusable name."""
+    in_url = scope.get("path_params", {}).get("episode")
+    if in_url:
+        return _checked(in_url, "the episode in the URL")
+    for name in EPISODE_HEADERS:
+        if value := headers.get(name):
+            return _checked(value, f"the header {name}")
+    for name in EPISODE_FIELDS:
+        if isinstance(value := metadata.get(name), str) and value:
+            return _checked(value, f"metadata.{name}")
+    return None
+
+
+def sub_agent_name(headers: Mapping[str, str]) -> str:
+    """Returns the client's name of a sub-agent; empty = the main agent."""
+    return next((headers[name] for name in SUB_AGENT_HEADERS if headers.get(name)), "")
+
+
+def _checked(name: str, where: str) -> str:
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise RequestError(
+            f"{where} must have 1 to {LONGEST_NAME} printable characters, got {name!r:.100} of {len(name)}",
+            code="invalid_episode",
+        )
+    return name

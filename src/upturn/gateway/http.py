@@ -1,0 +1,85 @@
+"""The parts of ASGI that model calls need: reading bodies, watching for departures, sending answers.
+
+Model calls bypass the framework's request and response classes, whose cost per call exceeds that of routing.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from upturn.dialects import Json, RequestError
+
+Headers = Iterable[tuple[bytes, bytes]]
+JSON_TYPE = "application/json"
+STREAM_TYPE = "text/event-stream; charset=utf-8"
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Returns the request's headers by name in lower case; of a repeated one the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes:
+    """Returns the body; raises RequestError (413) for one above ``limit`` bytes, ConnectionError if the client left."""
+    declared = headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise _too_large(int(declared), limit)
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ConnectionError("the client left before its request was complete")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(size, limit)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large(size: int, limit: int) -> RequestError:
+    return RequestError(
+        f"the body has {size:,} bytes or more; at most {limit:,} are read (gateway.max_body_bytes)",
+        status=413,
+        code="body_too_large",
+    )
+
+
+async def until_departure(receive: Receive) -> None:
+    """Returns when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def send_start(send: Send, status: int, headers: Mapping[str, str], content_type: str) -> None:
+    """Sends status and headers."""
+    raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    message: MutableMapping[str, Any] = {
+        "type": "http.response.start",
+        "status": status,
+        "headers": [(b"content-type", content_type.encode("latin-1")), *raw],
+    }
+    await send(message)
+
+
+async def send_body(send: Send, content: bytes, *, is_last: bool) -> None:
+    """Sends a part of the body."""
+    await send({"type": "http.response.body", "body": content, "more_body": not is_last})
+
+
+async def send_json(send: Send, status: int, body: Json, headers: Mapping[str, str]) -> None:
+    """Sends a whole answer."""
+    content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    await send_start(send, status, {**headers, "content-length": str(len(content))}, JSON_TYPE)
+    await send_body(send, content, is_last=True)
+
+
+async def cancel(task: "asyncio.Task[Any]") -> None:
+    """Cancels the task and waits until it has ended."""
+    task.cancel()
+    await asyncio.wait([task])

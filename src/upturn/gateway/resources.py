@@ -1,0 +1,170 @@
+"""The endpoints besides model calls: feedback, episodes, router state, models, health."""
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from upturn.dialects import RequestError
+from upturn.gateway.access import Access
+from upturn.gateway.http import headers_of
+from upturn.gateway.router_state import RouterState, router_state
+from upturn.loop.online import (
+    Client,
+    OnlineService,
+    Opinion,
+    StoredEpisode,
+    accept_feedback,
+    read_episode,
+)
+
+from upturn.records import FeedbackSubject
+
+
+class Wire(BaseModel):
+    """A body; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class FeedbackBody(Wire):
+    """One value for a decision, an episode or a trajectory."""
+
+    metric: Annotated[str, Field(min_length=1, max_length=100)]
+    value: float | bool
+    """Numbers as declared in ``[[metrics]]``; true = 1, false = 0."""
+    decision_id: str | None = None
+    """The id of an answer."""
+    episode_id: str | None = None
+    trajectory_id: str | None = None
+    id: Annotated[str, Field(max_length=200)] = ""
+    """Your id of this value, for retries. Without it, equal values are one."""
+    comment: Annotated[str, Field(max_length=10_000)] = ""
+
+
+class FeedbackReceipt(BaseModel):
+    """What became of the value."""
+
+    id: str
+    state: Literal["stored", "known", "contradicts"]
+    """``known``: it was stored before. ``contradicts``: it is stored, but an earlier value has taught the router."""
+
+
+class ModelEntry(BaseModel):
+    """A name for ``model``."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "upturn"
+
+
+class ModelList(BaseModel):
+    """Names for ``model``: routes, agents and agent versions."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelEntry]
+
+
+class Health(BaseModel):
+    """State of the server."""
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+class CallEntry(BaseModel):
+    """One call of an episode."""
+
+    id: str
+    agent_version: str
+    status: str
+    finish: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    seconds: float
+    extends: str | None
+    fork_cause: str
+
+
+class EpisodeEntry(BaseModel):
+    """An episode with its calls."""
+
+    id: str
+    calls: list[CallEntry]
+    is_sealed: bool
+    trajectory_id: str | None
+    """None = not sealed."""
+
+
+def resource_routes(service: OnlineService, access: Access, learn: Callable[[], None], version: str) -> APIRouter:
+    """Returns the endpoints. ``learn`` is called after feedback was stored."""
+    routes = APIRouter()
+
+    def client_of(request: Request) -> Client:
+        return access.client(headers_of(request.scope), request.scope)
+
+    @routes.post("/v1/feedback", tags=["feedback"])
+    async def feedback(body: FeedbackBody, request: Request) -> FeedbackReceipt:
+        """Give a decision, an episode or a trajectory a value; it is stored when this returns."""
+        receipt = await accept_feedback(service.pool, service.log, _opinion(body), client_of(request))
+        learn()
+        return FeedbackReceipt(id=receipt.id, state=receipt.state)
+
+    @routes.get("/v1/models", tags=["models"])
+    async def models(request: Request) -> ModelList:
+        """List the names that ``model`` may have."""
+        client_of(request)
+        return ModelList(data=[ModelEntry(id=name) for name in service.routes.names()])
+
+    @routes.get("/v1/router/state", tags=["router"])
+    async def state(request: Request, family: str | None = None, route: str = "") -> RouterState:
+        """Explain the router: agents, counts, posteriors, probabilities, and why."""
+        return router_state(service, client_of(request).tenant, family, route)
+
+    @routes.get("/v1/episodes/{episode:path}", tags=["episodes"])
+    async def episode(episode: str, request: Request) -> EpisodeEntry:
+        """Show an episode's calls."""
+        return _episode_entry(read_episode(service.pool.engine, episode, client_of(request)))
+
+    @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"])
+    async def seal(episode: str, request: Request) -> EpisodeEntry:
+        """End an episode: its calls become a trajectory, and later calls are refused."""
+        sealed = await service.seal(episode, client_of(request))
+        learn()
+        return _episode_entry(sealed)
+
+    @routes.get("/health", tags=["health"])
+    async def health() -> Health:
+        """Whether the process lives."""
+        return Health(version=version)
+
+    return routes
+
+
+def _opinion(body: FeedbackBody) -> Opinion:
+    """Returns the body's value; raises RequestError unless it names exactly one subject."""
+    subjects: dict[FeedbackSubject, str | None] = {
+        "decision": body.decision_id,
+        "episode": body.episode_id,
+        "trajectory": body.trajectory_id,
+    }
+    chosen = [(kind, subject) for kind, subject in subjects.items() if subject]
+    if len(chosen) != 1:
+        raise RequestError(
+            f"exactly one of decision_id, episode_id and trajectory_id names the subject, got {len(chosen)}",
+            field="decision_id",
+        )
+    kind, subject = chosen[0]
+    return Opinion(kind, str(subject), body.metric, float(body.value), body.id, body.comment)
+
+
+def _episode_entry(stored: StoredEpisode) -> EpisodeEntry:
+    calls = [
+        CallEntry(**{name: getattr(member.call, name) for name in CallEntry.model_fields})
+        for member in stored.calls
+    ]
+    trajectory_id = stored.trajectory_id
+    return EpisodeEntry(id=stored.id, calls=calls, is_sealed=trajectory_id is not None, trajectory_id=trajectory_id)

@@ -1,0 +1,54 @@
+"""The gateway of a configuration: pool, registry, router, upstreams and the HTTP application, opened together."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+from fastapi import FastAPI
+
+from upturn.arbiter import AgentRegistry, Router, RunKey
+from upturn.config import Config
+from upturn.gateway.access import OpenAccess
+from upturn.gateway.app import build_app
+from upturn.gateway.upstreams import Upstreams
+from upturn.loop.online import OnlineService, RouteTable
+from upturn.loop.run import policy_of, store_agent_version, version_of
+from upturn.pool import Pool
+from upturn.threads import cpu_quota, default_threads, usable_cores
+
+POOL_PATH = Path("upturn.db")
+"""The gateway's pool where the configuration names none, in the current folder."""
+
+
+class Gateway(NamedTuple):
+    """An open gateway."""
+
+    app: FastAPI
+    service: OnlineService
+
+
+@contextmanager
+def open_gateway(config: Config, keys: Mapping[str, str]) -> Iterator[Gateway]:
+    """Opens the gateway of a configuration; ``keys``: API keys of agents by environment variable.
+
+    Raises StoreBusyError if another process writes the pool.
+    """
+    threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
+    upstreams = Upstreams(config, keys, threads=threads)
+    with Pool.open(config.pool.path or POOL_PATH) as pool:
+        registry = AgentRegistry()
+        for agent in config.agents:
+            version = store_agent_version(pool, version_of(agent))
+            registry.add(version, max_concurrent=agent.load_cap)
+            upstreams.add(version)
+        router = Router(registry, policy_of(config), RunKey(f"gateway-{uuid4().hex}", config.run.seed))
+        service = OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of)
+        app = build_app(
+            service,
+            OpenAccess(config.pool.tenant),
+            max_body_bytes=config.gateway.max_body_bytes,
+            on_stop=upstreams.close,
+        )
+        yield Gateway(app, service)

@@ -1,0 +1,40 @@
+"""The online form of the service: model calls of clients, one at a time, many at once, outcomes later.
+
+Here: routes, episodes, decisions, storage before an answer's end, and the trajectories of sealed episodes. Not here:
+HTTP (``gateway``) and sending (``models.upstreams``). Start with ``service``, then ``episode``.
+"""
+
+from upturn.loop.online.call_log import CallLog
+from upturn.loop.online.call_task import GENERAL, call_task, message_text
+from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
+from upturn.loop.online.feedback import Opinion, Receipt, accept_feedback
+from upturn.loop.online.routes import DEFAULT_ROUTE, RouteTable, Target
+from upturn.loop.online.sealing import StoredEpisode, read_episode
+from upturn.loop.online.service import Arrival, Decided, LiveCall, OnlineService
+from upturn.loop.online.trajectory import RecordedCall, episode_records, episode_task_id
+
+__all__ = [
+    "DEFAULT_ROUTE",
+    "GENERAL",
+    "Arrival",
+    "CallLog",
+    "Client",
+    "Decided",
+    "EpisodeTracker",
+    "Known",
+    "LiveCall",
+    "OnlineService",
+    "Opinion",
+    "Placement",
+    "Receipt",
+    "RecordedCall",
+    "RouteTable",
+    "StoredEpisode",
+    "Target",
+    "accept_feedback",
+    "call_task",
+    "episode_records",
+    "episode_task_id",
+    "message_text",
+    "read_episode",
+]

@@ -1,0 +1,194 @@
+"""The episode that a call belongs to, and the earlier call that its conversation continues.
+
+An episode is named by the client (in the URL, a header or the body), or recognised by its conversation: a call whose
+messages begin with an earlier call's messages and its answer belongs to that call's episode. Any other call is an
+episode of its own. Names of clients are scoped to tenant and API key: they relate calls, and open nothing.
+
+Recognition needs the earlier calls in memory; ``find`` looks up older ones, e.g. after a restart.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+from upturn.dialects import Message, ModelRequest, Part, Reasoning, Toolbox
+from upturn.loop.online.prefix import answered_digest, conversation_digests
+from upturn.records import fields_json
+
+MAX_CONVERSATIONS = 50_000
+"""Maximum number of answered conversations in memory (about 20 MB); the least recently used is dropped first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who calls, as far as it separates conversations."""
+
+    tenant: str
+    key: str = ""
+    """Id of the API key; empty = none."""
+
+    def scope(self) -> str:
+        """The scope of digests and of names of episodes."""
+        return f"{self.tenant}\0{self.key}"
+
+    def episode_id(self, name: str) -> str:
+        """The id of the episode that the client calls ``name``."""
+        return f"{self.key}/{name}" if self.key else name
+
+
+class Known(NamedTuple):
+    """An answered call, as the start of later ones."""
+
+    call: str
+    episode: str
+    agent_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a call belongs."""
+
+    episode: str
+    is_named: bool
+    """True = the client named the episode."""
+    extends: Known | None
+    """The call whose messages and answer this call's messages begin with."""
+    shared: int
+    """Number of messages that ``extends`` has with its answer."""
+    fork_cause: str
+    """Why a later call of an episode begins a new conversation; empty = it is the first, or continues one."""
+    tail: str
+    """Digest of the call's messages."""
+    head: str
+    """Digest of the first message."""
+    tools: str
+    """Digest of the tools; empty = none."""
+    has_same_tools: bool
+    """Whether they are those of the call that it extends."""
+
+
+class _Thread(NamedTuple):
+    """The latest call of an episode."""
+
+    head: str
+    message_count: int
+    tools: str
+    agent: str
+    """The client's name for the sub-agent; empty = the main one."""
+
+
+class EpisodeTracker:
+    """Places calls in episodes. Use it from one thread only."""
+
+    def __init__(
+        self,
+        find: Callable[[str, Sequence[str]], tuple[str, Known] | None] = lambda _tenant, _digests: None,
+        *,
+        max_conversations: int = MAX_CONVERSATIONS,
+    ) -> None:
+        """``find(tenant, digests)``: the longest of these conversations that a stored call has answered."""
+        self._find = find
+        self._max = max_conversations
+        self._answered: OrderedDict[str, tuple[Known, str]] = OrderedDict()
+        """By digest of the conversation with its answer: the call, and the digest of its tools."""
+        self._threads: OrderedDict[str, _Thread] = OrderedDict()
+
+    def place(
+        self, request: ModelRequest, client: Client, call: str, *, name: str | None = None, agent: str = ""
+    ) -> Placement:
+        """Returns where the call with id ``call`` belongs; nothing is remembered yet.
+
+        ``name``: the client's name for the episode; None = it names none. ``agent``: its name for a sub-agent.
+        """
+        digests = conversation_digests(request.messages, client.scope())
+        tools = _tools_digest(request)
+        ends = [number for number, message in enumerate(request.messages) if message.role == "assistant"]
+        extends, shared, known_tools = self._earlier(digests, ends, client)
+        if name is not None:
+            episode = client.episode_id(name)
+            if extends is not None and extends.episode != episode:
+                extends, shared = None, 0
+        else:
+            episode = call if extends is None else extends.episode
+        cause = "" if extends is not None else self._cause(episode, digests, request, tools, agent)
+        return Placement(
+            episode,
+            is_named=name is not None,
+            extends=extends,
+            shared=shared,
+            fork_cause=cause,
+            head=digests[0],
+            tail=digests[-1],
+            tools=tools,
+            has_same_tools=extends is not None and known_tools == tools,
+        )
+
+    def remember(
+        self,
+        placement: Placement,
+        known: Known,
+        answer: Sequence[Part],
+        *,
+        message_count: int,
+        agent: str = "",
+    ) -> str:
+        """Remembers an answered call; returns the digest of its conversation with the answer."""
+        digest = answered_digest(placement.tail, answer)
+        self._answered[digest] = known, placement.tools
+        self._answered.move_to_end(digest)
+        self._threads[known.episode] = _Thread(placement.head, message_count, placement.tools, agent)
+        self._threads.move_to_end(known.episode)
+        for memory in (self._answered, self._threads):
+            while len(memory) > self._max:
+                memory.popitem(last=False)
+        return digest
+
+    def _earlier(
+        self, digests: Sequence[str], ends: Sequence[int], client: Client
+    ) -> tuple[Known | None, int, str | None]:
+        """Returns the call with the longest conversation that begins this one, its length, and its tools."""
+        for number in reversed(ends):
+            if digests[number] in self._answered:
+                self._answered.move_to_end(digests[number])
+                known, tools = self._answered[digests[number]]
+                return known, number + 1, tools
+        if not ends:
+            return None, 0, None
+        stored = self._find(client.tenant, [digests[number] for number in ends])
+        if stored is None:
+            return None, 0, None
+        digest, known = stored
+        return known, digests.index(digest) + 1, None
+
+    def _cause(
+        self, episode: str, digests: Sequence[str], request: ModelRequest, tools: str, agent: str
+    ) -> str:
+        """Returns why a call of a known episode continues none of its calls; empty = the episode is new."""
+        thread = self._threads.get(episode)
+        if thread is None:
+            return ""
+        if agent != thread.agent:
+            return "sub-agent"
+        if digests[0] != thread.head:
+            return "new conversation"
+        if tools != thread.tools:
+            return "other tools"
+        return "compaction" if len(request.messages) < thread.message_count else "edited history"
+
+
+def has_open_tool_loop(messages: Sequence[Message]) -> bool:
+    """Returns True if the last message holds results of tool calls: the model waits for them in mid-thought."""
+    return bool(messages) and messages[-1].role == "tool"
+
+
+def has_signed_thought(messages: Sequence[Message]) -> bool:
+    """Returns True if a message has a signed thought, which only the model that wrote it accepts."""
+    return any(isinstance(part, Reasoning) and part.signature for message in messages for part in message.parts)
+
+
+def _tools_digest(request: ModelRequest) -> str:
+    if not request.tools:
+        return ""
+    return blake2b(fields_json(Toolbox(request.tools)).encode(errors="surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,74 @@
+"""The names that clients put into ``model``, and the agents that they stand for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from upturn.arbiter import AgentRegistry
+from upturn.config import GatewayConfig, RouteConfig
+from upturn.dialects import RequestError
+
+DEFAULT_ROUTE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a name stands for: a route, or one agent version."""
+
+    route: str
+    """Empty = the name is of an agent or a version."""
+    agents: frozenset[str] | None
+    """Agents that a call may go to; None = all."""
+    has_fallback: bool
+    version: str | None = None
+    """The version that the client named; None = the router chooses."""
+
+
+class RouteTable:
+    """The routes of the configuration, and the agents in service."""
+
+    def __init__(self, config: GatewayConfig, registry: AgentRegistry) -> None:
+        self._registry = registry
+        self._routes: Mapping[str, RouteConfig] = {
+            route.name: route for route in config.routes or (RouteConfig(name=DEFAULT_ROUTE),)
+        }
+
+    def names(self) -> Sequence[str]:
+        """Returns the names that clients may use: routes, then agents in service, then their versions."""
+        served = self._registry.agents()
+        versions = [
+            version.id
+            for member in served.values()
+            for version in (member.incumbent, member.candidate)
+            if version is not None
+        ]
+        return list(dict.fromkeys([*self._routes, *served, *versions]))
+
+    def resolve(self, name: str) -> Target:
+        """Returns what the name stands for; raises RequestError (404) for an unknown one."""
+        route = self._routes.get(name) or self._aliased(name)
+        if route is not None:
+            return Target(route.name, frozenset(route.agents) or None, route.fallback)
+        for agent, member in self._registry.agents().items():
+            if name == agent:  # a canary goes on for clients that name the agent
+                return Target("", frozenset([agent]), has_fallback=False)
+            for version in (member.incumbent, member.candidate):
+                if version is not None and version.id == name:
+                    return Target("", frozenset([agent]), has_fallback=False, version=name)
+        raise RequestError(
+            f"unknown model {name!r}; known: {', '.join(self.names())}. A route's aliases in [[gateway.routes]] "
+            "make further names known",
+            status=404,
+            code="model_not_found",
+            field="model",
+        )
+
+    def _aliased(self, name: str) -> RouteConfig | None:
+        return next(
+            (
+                route
+                for route in self._routes.values()
+                if any(fnmatchcase(name, pattern) for pattern in route.aliases)
+            ),
+            None,
+        )

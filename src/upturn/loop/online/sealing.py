@@ -1,0 +1,68 @@
+"""Reading an episode, and sealing it: its calls become a trajectory, and later calls are refused."""
+
+from typing import NamedTuple
+
+from sqlalchemy import Engine, select
+
+from upturn.dialects import RequestError
+from upturn.loop.online.call_log import CallLog
+from upturn.loop.online.call_task import GENERAL
+from upturn.loop.online.episode import Client
+from upturn.loop.online.trajectory import RecordedCall, episode_records, episode_task_id
+from upturn.pool import Pool, schema
+from upturn.pool.calls import StoredCall, calls_of_episode, episode_decision
+
+
+class StoredEpisode(NamedTuple):
+    """An episode with its calls."""
+
+    id: str
+    calls: list[StoredCall]
+    """In the order of their storage."""
+    trajectory_id: str | None
+    """None = not sealed."""
+
+
+def read_episode(engine: Engine, name: str, client: Client) -> StoredEpisode:
+    """Returns the client's episode; raises RequestError (404) if it has none with this name or id."""
+    for episode in dict.fromkeys((client.episode_id(name), name)):
+        calls = [
+            stored
+            for stored in calls_of_episode(engine, episode, tenant=client.tenant)
+            if stored.call.key == client.key
+        ]
+        if calls:
+            return StoredEpisode(episode, calls, sealed_trajectory(engine, episode, client.tenant))
+    raise RequestError(f"no episode {name!r}; its first call makes one", status=404, code="unknown_episode")
+
+
+def sealed_trajectory(engine: Engine, episode: str, tenant: str) -> str | None:
+    """Returns the id of a sealed episode's trajectory; None = it is not sealed."""
+    table = schema.trajectories
+    query = select(table.c.id).where(
+        table.c.task_id == episode_task_id(tenant, episode), table.c.tenant == tenant
+    )
+    with engine.connect() as connection:
+        return connection.execute(query.limit(1)).scalar()
+
+
+async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpisode:
+    """Returns the sealed episode once its trajectory is durable; sealing it again changes nothing.
+
+    Raises RequestError for an unknown episode (404), and for one whose contents are deleted (409).
+    """
+    await log.drain()  # calls that are being stored belong to it
+    episode = read_episode(pool.engine, name, client)
+    if episode.trajectory_id is not None:
+        return episode
+    calls = [RecordedCall(stored.call, stored.content) for stored in episode.calls if stored.content is not None]
+    if len(calls) < len(episode.calls):
+        raise RequestError(
+            f"the contents of episode {name!r} are deleted (gateway.keep_days); seal episodes earlier",
+            status=409,
+            code="contents_deleted",
+        )
+    decision = episode_decision(pool.engine, episode.id, tenant=client.tenant)
+    records = episode_records(calls, family=GENERAL if decision is None else decision.family)
+    await log.store(records)
+    return episode._replace(trajectory_id=records.trajectory.id)

@@ -1,0 +1,372 @@
+"""The online form of the service: one model call at a time, many at once, outcomes later.
+
+A call is decided, sent to an upstream, stored with its decision, and only then ended: a client that has the last
+byte of an answer has a call that survives a crash. Calls that fail, or whose client leaves, are stored too.
+
+Everything runs in one event loop; only the pool's writer is another thread.
+"""
+
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from upturn.arbiter import Router
+from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
+from upturn.errors import RoutingError
+from upturn.loop.online.call_log import CallLog
+from upturn.loop.online.call_task import GENERAL, call_task
+from upturn.loop.online.episode import (
+    Client,
+    EpisodeTracker,
+    Known,
+    Placement,
+    has_open_tool_loop,
+    has_signed_thought,
+)
+from upturn.loop.online.routes import RouteTable, Target
+from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
+from upturn.models.upstreams import CallOutcome, Exchange, Upstream, UpstreamCall, UpstreamError
+from upturn.pool import Pool
+from upturn.pool.calls import episode_decision, latest_prefix
+from upturn.records import Alternative, Call, CallContent, CallStatus, Decision, Task, fields_json
+
+NAMED = "named"
+"""The policy in decisions of calls whose agent version was not for the router to choose."""
+MAX_EPISODES = 10_000
+"""Maximum number of sealed episodes in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One call of a client."""
+
+    dialect: Dialect
+    body: bytes
+    request: ModelRequest
+    client: Client
+    headers: Mapping[str, str]
+    """Headers to forward, in lower case; no keys."""
+    episode: str | None = None
+    """The client's name of the episode; None = it names none."""
+    sub_agent: str = ""
+    """The client's name of a sub-agent; empty = the main agent."""
+    family: str = ""
+    """The client's family of the task; empty = it names none."""
+    changes: tuple[str, ...] = ()
+    """What was taken out of the request."""
+    started: float = 0.0
+    """``perf_counter`` at its arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A call with its place and its decision."""
+
+    arrival: Arrival
+    target: Target
+    placement: Placement
+    task: Task
+    decision: Decision
+
+
+class OnlineService:
+    """Serves model calls. Use it in one event loop only."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        router: Router,
+        routes: RouteTable,
+        upstream: Callable[[str], Upstream],
+        *,
+        cost: Callable[[str, TokenUsage], float | None] = lambda _version, _usage: None,
+        guess_family: Callable[[Task], str] = lambda _: GENERAL,
+    ) -> None:
+        """``upstream``: of an agent version's id; LookupError for one that cannot be called. ``cost``: in USD, of
+        a version and its usage; None = it has no price."""
+        self.pool = pool
+        self.router = router
+        self.routes = routes
+        self.log = CallLog(pool)
+        self._upstream = upstream
+        self._cost = cost
+        self._guess_family = guess_family
+        self._episodes = EpisodeTracker(self._find)
+        self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self.refused_after_seal = 0
+        """Calls that came after the seal of their episode."""
+
+    def decide(self, arrival: Arrival) -> Decided:
+        """Returns the call's place and decision; raises RequestError for an unknown model or without an agent."""
+        target = self.routes.resolve(arrival.request.model)
+        call = f"call-{secrets.token_hex(12)}"
+        placement = self._episodes.place(
+            arrival.request, arrival.client, call, name=arrival.episode, agent=arrival.sub_agent
+        )
+        task = call_task(
+            arrival.request,
+            call,
+            tenant=arrival.client.tenant,
+            episode=placement.episode,
+            route=target.route,
+            family=arrival.family,
+            guess=self._guess_family,
+        )
+        return Decided(arrival, target, placement, task, self._decision(arrival, target, placement, task))
+
+    def _decision(self, arrival: Arrival, target: Target, placement: Placement, task: Task) -> Decision:
+        self._restore(task.tenant, placement)
+        try:
+            decision = self.router.decide(task, episode=placement.episode, among=target.agents)
+        except RoutingError as exc:
+            raise RequestError(str(exc), status=503, code="no_agent") from exc
+        if target.version is not None:
+            return _fixed(decision, target.version, f"the client named {target.version}")
+        if (earlier := placement.extends) is None or earlier.agent_version == decision.chosen:
+            return decision
+        for is_open, what in (
+            (has_open_tool_loop(arrival.request.messages), "a tool loop"),
+            (has_signed_thought(arrival.request.messages), "a signed thought"),
+        ):
+            if is_open and self._can_serve(earlier.agent_version):
+                reason = f"{earlier.agent_version} stays: {what} of episode {placement.episode!r} is open"
+                return _fixed(decision, earlier.agent_version, reason)
+        return decision
+
+    def _restore(self, tenant: str, placement: Placement) -> None:
+        """Makes the router know the decision of an episode that began before a restart.
+
+        Raises RequestError (409) for a sealed episode.
+        """
+        episode = placement.episode
+        if not (placement.is_named or placement.extends is not None):
+            return
+        if not self.router.knows(tenant, episode):
+            if sealed_trajectory(self.pool.engine, episode, tenant) is not None:
+                self._sealed[tenant, episode] = None
+            elif (earlier := episode_decision(self.pool.engine, episode, tenant=tenant)) is not None:
+                self.router.remember(earlier)
+        if (tenant, episode) in self._sealed:
+            self.refused_after_seal += 1
+            raise RequestError(
+                f"episode {episode!r} is sealed; begin another one", status=409, code="episode_sealed"
+            )
+
+    async def seal(self, name: str, client: Client) -> StoredEpisode:
+        """Returns the sealed episode; see ``sealing.seal``. Its later calls are refused."""
+        episode = await seal(self.pool, self.log, name, client)
+        self._sealed[client.tenant, episode.id] = None
+        self._sealed.move_to_end((client.tenant, episode.id))
+        while len(self._sealed) > MAX_EPISODES:
+            tenant, oldest = self._sealed.popitem(last=False)[0]
+            self.router.forget(tenant, oldest)  # its next call looks up the seal in the pool
+        return episode
+
+    def _can_serve(self, version: str) -> bool:
+        try:
+            self._upstream(version)
+        except LookupError:
+            return False
+        return True
+
+    def _find(self, tenant: str, digests: Sequence[str]) -> tuple[str, Known] | None:
+        call = latest_prefix(self.pool.engine, digests, tenant=tenant)
+        return None if call is None else (call.prefix, Known(call.id, call.episode, call.agent_version))
+
+    @asynccontextmanager
+    async def serve(self, arrival: Arrival) -> "AsyncIterator[LiveCall]":
+        """Decides the call and opens its upstream; the answer is in the block, as ``LiveCall.chunks``.
+
+        Raises RequestError if the call cannot be decided, or no upstream answers it; the latter is stored. Leaving
+        the block before the answer's end, or being cancelled, ends the upstream's call and stores a cancelled call.
+        """
+        live = LiveCall(self, self.decide(arrival))
+        agent = live.decided.decision.agent
+        self.router.load.acquire(agent)
+        try:
+            async with AsyncExitStack() as stack:
+                try:
+                    await live.open(stack)
+                    yield live
+                finally:
+                    if not live.is_stored:
+                        live.store_cancelled()
+        finally:
+            self.router.load.release(agent)
+
+    def upstreams_of(self, decided: Decided) -> Sequence[str]:
+        """Returns the chosen version, then those that a failed call falls back to, the most probable first."""
+        decision = decided.decision
+        if not decided.target.has_fallback or decision.policy == NAMED:
+            return [decision.chosen]
+        others = sorted(
+            (other for other in decision.alternatives if other.probability > 0),
+            key=lambda other: -other.probability,
+        )
+        return list(dict.fromkeys([decision.chosen, *(other.agent_version for other in others)]))
+
+    def upstream(self, version: str) -> Upstream:
+        """Returns the upstream of a version; raises LookupError if it cannot be called."""
+        return self._upstream(version)
+
+    def remember(self, decided: Decided, version: str, answer: ModelAnswer) -> str:
+        """Remembers an answered call for the next of its conversation; returns the conversation's digest."""
+        known = Known(decided.decision.id, decided.placement.episode, version)
+        return self._episodes.remember(
+            decided.placement,
+            known,
+            answer.parts,
+            message_count=len(decided.arrival.request.messages),
+            agent=decided.arrival.sub_agent,
+        )
+
+    def cost(self, version: str, usage: TokenUsage) -> float | None:
+        """Returns what a call cost, in USD; None = the version has no price."""
+        return self._cost(version, usage)
+
+
+class LiveCall:
+    """A call whose answer is on its way."""
+
+    def __init__(self, service: OnlineService, decided: Decided) -> None:
+        self.decided = decided
+        self.agent_version = decided.decision.chosen
+        """The version that is tried, or that answers."""
+        self.is_stored = False
+        self._service = service
+        self._exchange: Exchange | None = None
+        self._attempted: list[str] = []
+        self._changes = list(decided.arrival.changes)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the client is told about the decision."""
+        decision = self.decided.decision
+        return {
+            "x-upturn-decision": decision.id,
+            "x-upturn-episode": self.decided.placement.episode,
+            "x-upturn-agent-version": self.agent_version,
+            "x-upturn-propensity": f"{decision.propensity:.6g}",
+            "x-upturn-policy-snapshot": decision.policy_snapshot,
+        }
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Opens the first upstream that answers; raises RequestError, with the call stored, if none does."""
+        arrival, error = self.decided.arrival, UpstreamError("no upstream", kind="connect")
+        for version in self._service.upstreams_of(self.decided):
+            self.agent_version = version
+            try:
+                upstream = self._service.upstream(version)
+                self._exchange = await stack.enter_async_context(upstream.open(self._call(version)))
+            except LookupError as exc:
+                error = UpstreamError(str(exc), kind="connect")
+            except UpstreamError as exc:
+                error = exc
+            else:
+                return
+            if not error.is_retryable:
+                break
+            self._attempted.append(version)
+        self.agent_version = self._attempted.pop() if self._attempted else self.agent_version
+        await self._store("failed", CallOutcome(failure=str(error)))
+        del arrival
+        raise error.as_request_error() from error
+
+    def _call(self, version: str) -> UpstreamCall:
+        arrival = self.decided.arrival
+        call = UpstreamCall(
+            arrival.body, arrival.request, arrival.dialect, arrival.headers, answer_id=self.decided.decision.id
+        )
+        earlier = self.decided.placement.extends
+        if earlier is not None and earlier.agent_version != version and has_signed_thought(arrival.request.messages):
+            self._changes.append("thoughts of another model")
+            return call.without_reasoning()
+        return call
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The answer in the client's dialect. Before the bytes that end it are returned, the call is durable."""
+        assert self._exchange is not None, "open comes first"
+        async for chunk in self._exchange.chunks():
+            if chunk.is_end and not self.is_stored:
+                await self._store_end(self._exchange.outcome)
+            yield chunk.content
+        if not self.is_stored:
+            await self._store_end(self._exchange.outcome)
+
+    async def _store_end(self, outcome: CallOutcome) -> None:
+        await self._store("answered" if outcome.answer is not None and not outcome.failure else "failed", outcome)
+
+    def store_cancelled(self) -> None:
+        """Stores the call as cancelled, in the background."""
+        outcome = self._exchange.outcome if self._exchange is not None else CallOutcome()
+        records = self._records("cancelled", replace(outcome, failure="the client left before the answer's end"))
+        self.is_stored = True
+        self._service.log.store_soon(records)
+
+    async def _store(self, status: CallStatus, outcome: CallOutcome) -> None:
+        records = self._records(status, outcome)
+        self.is_stored = True
+        await self._service.log.store(records)
+
+    def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[Decision, Call, CallContent]:
+        decided, answer, usage = self.decided, outcome.answer, outcome.usage or TokenUsage()
+        placement, arrival = decided.placement, decided.arrival
+        is_complete = status == "answered" and answer is not None
+        call = Call(
+            id=decided.decision.id,
+            tenant=arrival.client.tenant,
+            episode=placement.episode,
+            route=decided.target.route,
+            dialect=arrival.dialect.name,
+            agent_version=self.agent_version,
+            status=status,
+            key=arrival.client.key,
+            finish=answer.finish if is_complete and answer is not None else "",
+            input_tokens=usage.input,
+            cached_input_tokens=usage.cached_input,
+            output_tokens=usage.output,
+            reasoning_tokens=usage.reasoning,
+            cost_usd=self._service.cost(self.agent_version, usage),
+            seconds=perf_counter() - arrival.started,
+            first_token_seconds=outcome.first_token_seconds,
+            error=outcome.failure or "",
+            extends=placement.extends.call if placement.extends is not None else None,
+            fork_cause=placement.fork_cause,
+            prefix=self._service.remember(decided, self.agent_version, answer)
+            if is_complete and answer is not None
+            else "",
+            attempted=tuple(self._attempted),
+            changes=tuple(self._changes),
+            is_capture_complete=outcome.tokens is not None,
+        )
+        new_messages = arrival.request.messages[placement.shared :]
+        tools = "" if placement.has_same_tools or not arrival.request.tools else fields_json(
+            Toolbox(arrival.request.tools)
+        )
+        content = CallContent(
+            id=call.id,
+            tenant=call.tenant,
+            messages=fields_json(Conversation(new_messages)),
+            tools=tools,
+            answer=fields_json(answer) if answer is not None else "",
+            tokens=fields_json(outcome.tokens) if outcome.tokens is not None else "",
+        )
+        return decided.decision, call, content
+
+
+def _fixed(decision: Decision, version: str, reason: str) -> Decision:
+    """Returns the decision with a version that the router did not choose."""
+    return replace(
+        decision,
+        policy=NAMED,
+        agent=version.rpartition("@")[0],
+        chosen=version,
+        propensity=1.0,
+        alternatives=(Alternative(version, 1.0, None),),
+        reason=reason,
+        release=None,
+        arm=None,
+    )

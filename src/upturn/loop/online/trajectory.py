@@ -1,0 +1,179 @@
+"""The trajectory of an episode of model calls.
+
+A message of the model becomes one turn, or one turn per tool call in it. What the client sent since the model's
+previous message is the observation before it. Calls that continue one another form a row; the rows of an episode are
+in the order of their first calls. Not covered: what the client did with an answer after the last call.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall
+from upturn.loop.online.call_task import message_text
+from upturn.records import (
+    MODEL_CALL,
+    Action,
+    Call,
+    CallContent,
+    JsonValue,
+    Observation,
+    Task,
+    TokenRow,
+    Trajectory,
+    Turn,
+    Usage,
+    WrittenSpan,
+    from_fields,
+)
+
+
+
+
+class RecordedCall(NamedTuple):
+    """A stored call with what was said in it."""
+
+    call: Call
+    content: CallContent
+
+
+class EpisodeRecords(NamedTuple):
+    """The records of a sealed episode."""
+
+    task: Task
+    trajectory: Trajectory
+
+
+def episode_task_id(tenant: str, episode: str) -> str:
+    """Returns the id of the task that an episode is stored as."""
+    return f"episode:{tenant}:{episode}"
+
+
+def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRecords:
+    """Returns task and trajectory of an episode; ``calls`` are in the order of their storage, at least one.
+
+    Only answered calls have turns. The trajectory is ``sampled`` if every answered call was captured completely, so
+    that its tokens may be trained on; otherwise ``rendered``, without rows.
+    """
+    first = calls[0]
+    answered = [member for member in calls if member.call.status == "answered" and member.content.answer]
+    last = answered[-1] if answered else first
+    task = Task(
+        id=episode_task_id(first.call.tenant, first.call.episode),
+        instruction=_instruction(first.content),
+        family=family,
+        environment=MODEL_CALL,
+        tenant=first.call.tenant,
+        episode=first.call.episode,
+    )
+    turns, starts = _turns(answered)
+    is_captured = bool(answered) and all(
+        member.call.is_capture_complete and member.content.tokens for member in answered
+    )
+    trajectory = Trajectory(
+        id=f"{task.id}/0",
+        task_id=task.id,
+        agent_version=last.call.agent_version,
+        turns=tuple(turns),
+        final_observation=Observation(""),
+        outcome="finished" if last.call.status == "answered" else "model_error",
+        origin="sampled" if is_captured else "rendered",
+        rows=tuple(_rows(answered, starts)) if is_captured else (),
+        usage=Usage(
+            sum(member.call.input_tokens for member in calls),
+            sum(member.call.output_tokens for member in calls),
+            sum(member.call.seconds for member in calls),
+        ),
+        error="" if last.call.status == "answered" else last.call.error,
+    )
+    return EpisodeRecords(task, trajectory)
+
+
+def _instruction(content: CallContent) -> str:
+    messages = from_fields(Conversation, content.messages).messages
+    return next((message_text(message) for message in messages if message.role == "user"), "")
+
+
+def _turns(calls: Sequence[RecordedCall]) -> tuple[list[Turn], Mapping[str, int]]:
+    """Returns the turns, and the index of the first turn of each call by its id."""
+    turns: list[Turn] = []
+    starts: dict[str, int] = {}
+    for member in calls:
+        starts[member.call.id] = len(turns)
+        answer = from_fields(ModelAnswer, member.content.answer)
+        observation = Observation(_observation(from_fields(Conversation, member.content.messages).messages))
+        thought = "".join(part.text for part in answer.parts if isinstance(part, Reasoning))
+        text = "".join(part.text for part in answer.parts if isinstance(part, Text))
+        tool_calls = [part for part in answer.parts if isinstance(part, ToolCall)]
+        if not tool_calls:
+            turns.append(Turn(observation, text, Action("user", "answer", {}, thought)))
+        for number, tool_call in enumerate(tool_calls):
+            action = _action(tool_call, thought if number == 0 else "")
+            turns.append(
+                Turn(
+                    observation if number == 0 else Observation(""),
+                    _written(answer.parts) if number == 0 else "",
+                    action,
+                    call=number,
+                    refusal="" if action is not None else "arguments: they are not a JSON object",
+                )
+            )
+    return turns, starts
+
+
+def _observation(messages: Sequence[Message]) -> str:
+    """Returns what the client sent, without the model's own messages; several messages are labelled by role."""
+    seen = [message for message in messages if message.role != "assistant"]
+    if len(seen) == 1:
+        return message_text(seen[0])
+    return "\n\n".join(f"[{message.role}]\n{message_text(message)}" for message in seen)
+
+
+def _action(tool_call: ToolCall, thought: str) -> Action | None:
+    """Returns the call as an action; None = its arguments are not a JSON object."""
+    try:
+        arguments: JsonValue = json.loads(tool_call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return Action("", tool_call.name, arguments, thought) if isinstance(arguments, dict) else None
+
+
+def _written(parts: Sequence[Part]) -> str:
+    """Returns the message as text, calls included."""
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Text):
+            lines.append(part.text)
+        elif isinstance(part, ToolCall):
+            lines.append(f"{part.name}({part.arguments})")
+    return "\n".join(lines)
+
+
+def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int]) -> list[TokenRow]:
+    """Returns one row for each chain of calls; a call whose tokens do not extend its chain begins a new row."""
+    rows: list[TokenRow] = []
+    row_of: dict[str, int] = {}
+    for member in calls:
+        call, row = member.call, from_fields(TokenRow, member.content.tokens)
+        spans = tuple(WrittenSpan(starts[call.id], span.start, span.stop, span.model_version) for span in row.spans)
+        row = TokenRow(row.token_ids, spans, row.logprobs, call.fork_cause or None, row.sampling_logprobs)
+        index = row_of.get(call.extends or "")
+        if index is not None and row.token_ids[: len(rows[index].token_ids)] == rows[index].token_ids:
+            earlier = rows[index]
+            rows[index] = TokenRow(
+                row.token_ids,
+                (*earlier.spans, *row.spans),
+                (*earlier.logprobs, *row.logprobs),
+                earlier.fork_cause,
+                (*earlier.sampling_logprobs, *row.sampling_logprobs),
+            )
+        else:
+            cause = row.fork_cause or ("tokens" if call.extends else "new conversation")
+            index = len(rows)
+            rows.append(
+                TokenRow(
+                    row.token_ids, row.spans, row.logprobs, None if not rows else cause, row.sampling_logprobs
+                )
+            )
+        row_of[call.id] = index
+    return rows

@@ -1,0 +1,35 @@
+"""What answers a model call: servers at URLs, local models, Python functions. For calls that clients send.
+
+Here: sending, time limits, retries, limits of load, passing through and translating streams. Not here: the forms of
+requests and answers (``dialects``), the choice of an upstream (``loop.online``), calls of agents in environments
+(``models.endpoint``). Start with ``upstream``, then ``endpoint``.
+"""
+
+from upturn.models.upstreams.endpoint import Endpoint, EndpointUpstream
+from upturn.models.upstreams.function import Answering, FunctionUpstream
+from upturn.models.upstreams.local import EngineThread, LocalUpstream, Script, script_for
+from upturn.models.upstreams.upstream import (
+    CallOutcome,
+    Chunk,
+    Exchange,
+    Upstream,
+    UpstreamCall,
+    UpstreamError,
+)
+
+__all__ = [
+    "Answering",
+    "CallOutcome",
+    "Chunk",
+    "Endpoint",
+    "EndpointUpstream",
+    "EngineThread",
+    "Exchange",
+    "FunctionUpstream",
+    "LocalUpstream",
+    "Script",
+    "Upstream",
+    "UpstreamCall",
+    "UpstreamError",
+    "script_for",
+]

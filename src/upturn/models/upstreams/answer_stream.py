@@ -1,0 +1,130 @@
+"""Reading an upstream's stream for a client: passed through event by event, or translated.
+
+An event is passed through as its bytes, except: the upstream's id of the answer becomes ours; what only we asked for
+is left out. The events that end an answer are held back until all of them have come, so that the caller can store
+the call before it sends them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from upturn.dialects import Dialect, EventReader, EventWriter, StreamEvent, StreamFailure, StreamStart
+from upturn.errors import ModelError
+from upturn.models.upstreams.transcript import Transcript
+from upturn.models.upstreams.upstream import Chunk, UpstreamCall
+
+_ENDS: Mapping[str, re.Pattern[bytes]] = {
+    "chat": re.compile(rb'"finish_reason"\s*:\s*"|data:\s*\[DONE\]'),
+    "responses": re.compile(rb"response\.(completed|failed|incomplete)"),
+    "messages": re.compile(rb"\"type\"\s*:\s*\"message_(delta|stop)\""),
+}
+"""What is in the first event of an answer's end, by dialect."""
+_USAGE_ONLY = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_BOUNDARY = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+LARGEST_EVENT = 8 << 20
+
+
+class AnswerStream:
+    """Turns the bytes of an upstream's stream into chunks for the client, and collects the answer."""
+
+    def __init__(self, call: UpstreamCall, dialect: Dialect, *, strips_usage: bool = False) -> None:
+        """``strips_usage``: the chunk with the usage was not asked for by the client."""
+        self.transcript = Transcript()
+        self._answer_id = call.answer_id
+        self._reader: EventReader = dialect.reader()
+        self._writer: EventWriter = call.dialect.writer(call.request)
+        self._passes = call.dialect.name == dialect.name
+        self._end = _ENDS[dialect.name]
+        self._strips_usage = strips_usage
+        self._rest = b""
+        self._held: list[bytes] = []
+        self._is_ending = False
+        self._replacements: list[tuple[bytes, bytes]] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has ended."""
+        return self.transcript.is_over
+
+    def feed(self, content: bytes) -> Iterator[Chunk]:
+        """The chunks that these bytes complete. Raises ModelError for what is not a stream of the dialect."""
+        self._rest += content
+        if len(self._rest) > LARGEST_EVENT:
+            raise ModelError(f"a stream has an event of more than {LARGEST_EVENT:,} bytes")
+        ready: list[bytes] = []
+        start = 0
+        for boundary in _BOUNDARY.finditer(self._rest):
+            event = self._rest[start : boundary.end()]
+            start = boundary.end()
+            ready.append(event)
+        self._rest = self._rest[start:]
+        sent: list[bytes] = []
+        for event in ready:
+            if self.is_over:
+                break
+            sent += self._event(event)
+        if sent:
+            yield Chunk(b"".join(sent), is_end=False)
+        if self.is_over:
+            yield self._last()
+
+    def fail(self, message: str) -> Chunk:
+        """The chunk that ends an answer which broke off."""
+        if self.is_over:
+            return self._last()
+        failure = StreamFailure(message)
+        self.transcript.add(failure)
+        self._held = [self._writer.write(failure)]
+        return self._last()
+
+    def end(self) -> Chunk:
+        """The last chunk, when the upstream has closed its stream."""
+        if self._rest.strip():
+            for event in (self._rest + b"\n\n",):
+                if not self.is_over:
+                    self._held += self._event(event)
+        if not self.is_over:
+            events = list(self._reader.end())
+            for event_ in events:
+                self.transcript.add(event_)
+            if not self._passes or self.transcript.failure:
+                self._held += [self._translated(event_) for event_ in events]
+        return self._last()
+
+    def _last(self) -> Chunk:
+        content, self._held = b"".join(self._held), []
+        return Chunk(content, is_end=True)
+
+    def _event(self, raw: bytes) -> list[bytes]:
+        """What to send for one event now; the end of the answer is held back."""
+        events = list(self._reader.feed(raw))
+        for event in events:
+            self.transcript.add(event)
+        if self._passes:
+            sent = self._passed(raw, events)
+            self._is_ending = self._is_ending or self._end.search(raw) is not None
+        else:
+            sent = [self._translated(event) for event in events]
+            self._is_ending = self._is_ending or self.transcript.is_over
+        if self._is_ending or self.transcript.failure:
+            self._held += sent
+            return []
+        return sent
+
+    def _passed(self, raw: bytes, events: list[StreamEvent]) -> list[bytes]:
+        if self._answer_id and not self._replacements and self.transcript.id:
+            theirs, ours = self.transcript.id.encode(), self._answer_id.encode()
+            self._replacements = [
+                (b'"id":"' + theirs + b'"', b'"id":"' + ours + b'"'),
+                (b'"id": "' + theirs + b'"', b'"id": "' + ours + b'"'),
+            ]
+        if self._strips_usage and _USAGE_ONLY.search(raw):
+            return []
+        for theirs, ours in self._replacements:
+            raw = raw.replace(theirs, ours)
+        return [raw]
+
+    def _translated(self, event: StreamEvent) -> bytes:
+        if isinstance(event, StreamStart) and self._answer_id:
+            event = StreamStart(self._answer_id, event.model, event.usage)
+        return self._writer.write(event)

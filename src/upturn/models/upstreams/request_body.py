@@ -1,0 +1,41 @@
+"""The body of a request for an upstream: the client's bytes with small edits, or the request written anew."""
+
+import json
+import re
+
+from upturn.dialects import Dialect, Json
+from upturn.models.upstreams.upstream import UpstreamCall
+from upturn.records import JsonValue
+
+_MODEL = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
+
+
+def request_body(call: UpstreamCall, dialect: Dialect, model: str, extras: Json) -> bytes:
+    """Returns the body of the call for an upstream of ``dialect`` with this model name.
+
+    ``extras`` are further fields; those that the client has set keep the client's value. Raises RequestError where
+    the upstream's dialect cannot say what the request asks for.
+    """
+    if call.body and call.dialect.name == dialect.name:
+        return _edited(call.body, model, extras)
+    from dataclasses import replace
+
+    written = dialect.write_request(replace(call.request, model=model))
+    return _dump({**extras, **written})
+
+
+def _edited(body: bytes, model: str, extras: Json) -> bytes:
+    """The client's body with another model and the extras, serialised anew only where that is ambiguous."""
+    found = _MODEL.findall(body)
+    if len(found) != 1 or b"\\u" in found[0]:
+        return _dump({**extras, **json.loads(body), "model": model})
+    edited = _MODEL.sub(lambda _: b'"model":' + _dump(model), body)
+    missing = {name: value for name, value in extras.items() if f'"{name}"'.encode() not in body}
+    if not missing:
+        return edited
+    start = edited.index(b"{") + 1
+    return edited[:start] + _dump(missing)[1:-1] + b"," + edited[start:]
+
+
+def _dump(value: JsonValue) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")

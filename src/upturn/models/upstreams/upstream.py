@@ -1,0 +1,123 @@
+"""The contract of an upstream: something that answers one model call.
+
+Order of events: ``open`` sends the call and waits for the first part of the answer, so that a failure before it can
+go to another upstream; ``chunks`` returns the answer in the client's dialect; before the chunk that ends it,
+``outcome`` is complete, so that the caller can store it first.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, Protocol
+
+from upturn.dialects import Dialect, Message, ModelAnswer, ModelRequest, Reasoning, RequestError, TokenUsage
+from upturn.errors import ModelError
+from upturn.records import TokenRow
+
+ErrorKind = Literal["connect", "timeout", "status", "protocol", "overload"]
+"""``protocol``: the answer is not one of the dialect, breaks off or is too large. ``overload``: refused here."""
+
+
+class UpstreamError(ModelError):
+    """A call failed before the first part of an answer."""
+
+    def __init__(
+        self, message: str, *, kind: ErrorKind, status: int | None = None, retry_after_seconds: int | None = None
+    ) -> None:
+        """``status``: the upstream's HTTP status; None = there was no answer."""
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def is_fault_of_request(self) -> bool:
+        """True if the request itself is refused, so that another try would fail too."""
+        return self.status in (400, 404, 405, 413, 414, 415, 422)
+
+    def as_request_error(self) -> RequestError:
+        """The error for the client."""
+        if self.is_fault_of_request:
+            assert self.status is not None
+            status = 400 if self.status == 404 else self.status
+            return RequestError(str(self), status=status, code="upstream_refused")
+        if self.status == 429 or self.kind == "overload":
+            wait = self.retry_after_seconds if self.retry_after_seconds is not None else 1
+            status = 429 if self.status == 429 else 503
+            return RequestError(str(self), status=status, code="overloaded", retry_after_seconds=wait)
+        if self.kind == "timeout":
+            return RequestError(str(self), status=504, code="upstream_timeout")
+        return RequestError(str(self), status=502, code="upstream_error")
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamCall:
+    """One call of a client, for one upstream."""
+
+    body: bytes
+    """As the client sent it; empty = ``request`` was changed and has to be written anew."""
+    request: ModelRequest
+    dialect: Dialect
+    """The client's."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """To forward unchanged, in lower case; no keys."""
+    answer_id: str = ""
+    """The id of the answer for the client."""
+
+    def without_reasoning(self) -> "UpstreamCall":
+        """The call without the thoughts of earlier answers, which another model refuses."""
+        messages = tuple(
+            Message(message.role, tuple(part for part in message.parts if not isinstance(part, Reasoning)))
+            for message in self.request.messages
+        )
+        return replace(self, body=b"", request=replace(self.request, messages=messages))
+
+
+class Chunk(NamedTuple):
+    """A part of an answer."""
+
+    content: bytes
+    is_end: bool
+    """True = this part ends the answer, and ``outcome`` is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """What came of a call."""
+
+    answer: ModelAnswer | None = None
+    """What was answered, also before a failure; None = nothing."""
+    failure: str = ""
+    """Empty = the answer is complete."""
+    usage: TokenUsage | None = None
+    """None = not reported."""
+    first_token_seconds: float | None = None
+    """From sending to the first part; None = there was none."""
+    tokens: TokenRow | None = None
+    """The tokens of prompt and answer; None = they are unknown or incomplete. Its only span has turn 0."""
+    tokens_problem: str = ""
+    """Why tokens that were asked for are unknown; empty = they are known, or were not asked for."""
+
+
+class Exchange(Protocol):
+    """An answer on its way. Single use."""
+
+    def chunks(self) -> AsyncIterator[Chunk]:
+        """The answer. A stream that fails ends with an error event in the client's dialect."""
+
+    @property
+    def outcome(self) -> CallOutcome:
+        """What has come so far; complete from the chunk with ``is_end`` on."""
+
+
+class Upstream(Protocol):
+    """Something that answers model calls."""
+
+    def open(self, call: UpstreamCall, /) -> AbstractAsyncContextManager[Exchange]:
+        """Sends the call. Raises UpstreamError if it fails before the first part of the answer.
+
+        Leaving the block, or cancelling it, ends the call.
+        """
+
+    async def close(self) -> None:
+        """Ends all connections."""

@@ -1,0 +1,73 @@
+"""Model calls of clients, as the gateway serves them."""
+
+from typing import Literal
+
+from upturn.records.record import record
+
+CallStatus = Literal["answered", "failed", "cancelled"]
+"""``cancelled``: the client left before the answer's end."""
+
+
+@record
+class Call:
+    """One model call of a client. The routing decision with the same id chose its agent."""
+
+    id: str
+    """Id of its decision, and of the answer."""
+    tenant: str
+    episode: str
+    """Calls of one episode stay with one agent version. A call by itself is an episode."""
+    route: str
+    """Name of the route; empty = the client named an agent version."""
+    dialect: str
+    agent_version: str
+    """The version that answered or failed last. After a fallback it differs from the decision's."""
+    status: CallStatus
+    key: str = ""
+    """Id of the API key; empty = the call came without one."""
+    finish: str = ""
+    """Why the answer ended; empty = it did not."""
+    input_tokens: int = 0
+    """Tokens of the prompt, cached ones included; 0 = not reported."""
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    """Written tokens, reasoning included."""
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None
+    """None = the model has no price."""
+    seconds: float = 0.0
+    """From the call's arrival to the answer's end."""
+    first_token_seconds: float | None = None
+    """None = nothing was answered."""
+    error: str = ""
+    """Empty = answered."""
+    extends: str | None = None
+    """Id of the call whose messages and answer this call's messages begin with; None = it begins a conversation."""
+    fork_cause: str = ""
+    """Why a later call of an episode begins a new conversation; empty = it does not."""
+    prefix: str = ""
+    """Digest of the messages with the answer, by which the next call of the conversation is recognised; empty =
+    there is no complete answer."""
+    attempted: tuple[str, ...] = ()
+    """Versions that failed before ``agent_version`` was tried, in order."""
+    changes: tuple[str, ...] = ()
+    """What was taken out of the request before it was sent, such as tools that the provider runs."""
+    is_capture_complete: bool = False
+    """True = ``CallContent.tokens`` has every token that the model read and wrote."""
+
+
+@record
+class CallContent:
+    """What was said in a call. Unlike calls, contents are deleted after the retention time."""
+
+    id: str
+    """Id of the call."""
+    tenant: str
+    messages: str
+    """JSON of a ``dialects.Conversation``: the messages after those that the call ``extends``."""
+    tools: str = ""
+    """JSON of a ``dialects.Toolbox``; empty = no tools, or the same as in the call that it extends."""
+    answer: str = ""
+    """JSON of a ``dialects.ModelAnswer``; empty = there is none."""
+    tokens: str = ""
+    """JSON of a ``TokenRow``: the tokens of prompt and answer; empty = they are unknown."""
