@@ -64,9 +64,7 @@ class Router:
         self._max_episodes = max_episodes
         self._episodes: OrderedDict[tuple[str, str], Decision] = OrderedDict()
 
-    def decide(
-        self, task: Task, *, episode: str | None = None, among: Collection[str] | None = None
-    ) -> Decision:
+    def decide(self, task: Task, *, episode: str | None = None, among: Collection[str] | None = None) -> Decision:
         """Returns the decision for one task; raises RoutingError with all reasons if no agent is eligible.
 
         ``among``: names of the agents that may be chosen; None = all in service.
@@ -114,9 +112,7 @@ class Router:
         while len(self._episodes) > self._max_episodes:
             self._episodes.popitem(last=False)
 
-    def _sticky_decision(
-        self, task: Task, episode: str, among: Collection[str] | None
-    ) -> Decision | None:
+    def _sticky_decision(self, task: Task, episode: str, among: Collection[str] | None) -> Decision | None:
         """Returns the episode's decision if its version may do the task; None = a new decision is needed."""
         decision = self._episodes.get((task.tenant, episode))
         if decision is None:

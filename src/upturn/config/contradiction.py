@@ -185,7 +185,8 @@ def _gateway(config: Config) -> Iterator[Contradiction]:
             if agent not in names:
                 setting = f"gateway.routes[{index}].agents"
                 yield Contradiction(
-                    (setting, "agents"), f"{setting} names {agent!r}, which is no agent; [[agents]] has: {', '.join(names)}"
+                    (setting, "agents"),
+                    f"{setting} names {agent!r}, which is no agent; [[agents]] has: {', '.join(names)}",
                 )
 
 

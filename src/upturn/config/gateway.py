@@ -1,7 +1,7 @@
 """The section of ``upturn.toml`` for the gateway: address, routes, sizes and retention."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -39,9 +39,6 @@ class GatewayConfig(Settings):
     keep_days: Positive = 30.0
     """Days for which the contents of calls are kept. Decisions, usage and costs stay; episodes with feedback or a
     seal are stored as trajectories, which stay too."""
-    capture: Literal["auto", "off"] = "auto"
-    """Whether token ids and log-probs are recorded, which training needs. ``auto``: where the agent's server
-    returns them."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields routes that are named twice."""

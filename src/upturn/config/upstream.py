@@ -13,7 +13,7 @@ class TimeoutConfig(Settings):
     connect: Positive = 5.0
     """To connect."""
     first_token: Positive = 120.0
-    """From the request to the first byte of the answer. Reasoning models that hide their thoughts need most of it."""
+    """From the request to the first byte of the answer. Models that hide their thoughts need most of it."""
     between_tokens: Positive = 60.0
     """Between two parts of the answer."""
     whole: Positive = 600.0

@@ -1,7 +1,10 @@
 """The HTTP application: model calls in three dialects, feedback, episodes, router state, health."""
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from time import time
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,10 +17,13 @@ from upturn import __version__
 from upturn.dialects import DIALECTS, Dialect, RequestError, dialect_of
 from upturn.errors import UpturnError
 from upturn.gateway.access import Access
+from upturn.gateway.http import cancel
 from upturn.gateway.model_calls import ModelCalls
 from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
 from upturn.loop.online import OnlineService
+from upturn.pool import Pool
+from upturn.pool.calls import delete_contents
 
 EPISODE_PATH = "/episodes/{episode}"
 """Before ``/v1`` in a base URL, it names the episode of all calls."""
@@ -27,12 +33,15 @@ _TITLES = {
     "messages": "Answer a message (Anthropic's form).",
 }
 
+_log = logging.getLogger("upturn.gateway")
+
 
 def build_app(
     service: OnlineService,
     access: Access,
     *,
     max_body_bytes: int,
+    keep_days: float,
     learn: Callable[[], None] = lambda: None,
     on_stop: Callable[[], Awaitable[None]] | None = None,
 ) -> FastAPI:
@@ -40,7 +49,9 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        retention = asyncio.ensure_future(_delete_old_contents(service.pool, keep_days))
         yield
+        await cancel(retention)
         await service.log.drain()
         if on_stop is not None:
             await on_stop()
@@ -63,6 +74,16 @@ def build_app(
     describe = app.openapi
     app.openapi = lambda: _with_model_calls(describe())  # type: ignore[method-assign]  # FastAPI's documented way
     return app
+
+
+async def _delete_old_contents(pool: Pool, keep_days: float) -> None:
+    """Deletes what was said in calls once it is older than ``keep_days``, now and every hour."""
+    while True:
+        try:
+            await asyncio.to_thread(delete_contents, pool, time() - keep_days * 86_400.0)
+        except UpturnError:
+            _log.exception("old contents of calls could not be deleted; the next try is in an hour")
+        await asyncio.sleep(3_600.0)
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -28,8 +28,9 @@ def episode_name(scope: Scope, headers: Mapping[str, str], metadata: Mapping[str
         if value := headers.get(name):
             return _checked(value, f"the header {name}")
     for name in EPISODE_FIELDS:
-        if isinstance(value := metadata.get(name), str) and value:
-            return _checked(value, f"metadata.{name}")
+        in_body = metadata.get(name)
+        if isinstance(in_body, str) and in_body:
+            return _checked(in_body, f"metadata.{name}")
     return None
 
 

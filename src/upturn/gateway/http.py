@@ -23,7 +23,7 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes:
-    """Returns the body; raises RequestError (413) for one above ``limit`` bytes, ConnectionError if the client left."""
+    """Returns the body; raises RequestError (413) above ``limit`` bytes, ConnectionError if the client left."""
     declared = headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise _too_large(int(declared), limit)

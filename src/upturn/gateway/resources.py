@@ -18,7 +18,6 @@ from upturn.loop.online import (
     accept_feedback,
     read_episode,
 )
-
 from upturn.records import FeedbackSubject
 
 
@@ -48,7 +47,7 @@ class FeedbackReceipt(BaseModel):
 
     id: str
     state: Literal["stored", "known", "contradicts"]
-    """``known``: it was stored before. ``contradicts``: it is stored, but an earlier value has taught the router."""
+    """``known``: it was stored before. ``contradicts``: it is stored, but an earlier value taught the router."""
 
 
 class ModelEntry(BaseModel):

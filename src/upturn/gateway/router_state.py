@@ -4,8 +4,7 @@ from pydantic import BaseModel
 from sqlalchemy import func, select
 
 from upturn.arbiter import Candidate
-from upturn.loop.online import OnlineService
-from upturn.loop.online.call_task import GENERAL
+from upturn.loop.online import GENERAL, OnlineService
 from upturn.pool import schema
 from upturn.records import MODEL_CALL, Task
 
@@ -61,20 +60,66 @@ class RouterState(BaseModel):
 
 def router_state(service: OnlineService, tenant: str, family: str | None, route: str) -> RouterState:
     """Returns the state for a family (None = all with decisions), among the agents of a route (empty = all)."""
-    among = service.routes.resolve(route).agents if route else None
-    counts = _decision_counts(service, tenant)
-    families = [family] if family is not None else list(dict.fromkeys(name for name, _ in counts)) or [GENERAL]
+    view = _View(service, tenant, service.routes.resolve(route).agents if route else None)
+    families = [family] if family is not None else list(dict.fromkeys(name for name, _ in view.counts)) or [GENERAL]
     policy = service.router.policy
     return RouterState(
         policy=policy.name,
         policy_snapshot=policy.snapshot(),
         route=route,
-        families=[_family(service, tenant, name, among, counts) for name in families[:_MOST_FAMILIES]],
+        families=[view.family(name) for name in families[:_MOST_FAMILIES]],
     )
 
 
+class _View:
+    """The router for one tenant and some agents."""
+
+    def __init__(self, service: OnlineService, tenant: str, among: frozenset[str] | None) -> None:
+        self._router = service.router
+        self._tenant = tenant
+        self._among = among
+        self.counts = _decision_counts(service, tenant)
+
+    def family(self, family: str) -> FamilyEntry:
+        """Returns the agents for a family."""
+        router = self._router
+        task = Task(id="state", instruction="", family=family, environment=MODEL_CALL, tenant=self._tenant)
+        screening = router.registry.screen(task, router.load, self._among)
+        candidates = [Candidate(offer.agent, offer.incumbent) for offer in screening.offers]
+        probabilities = router.policy.probabilities(task, candidates) if candidates else []
+        entries = [
+            self._candidate(family, candidate.version, probability)
+            for candidate, probability in zip(candidates, probabilities, strict=True)
+        ]
+        entries += [
+            self._candidate(family, excluded.version, 0.0).model_copy(update={"excluded_by": excluded.reason})
+            for excluded in screening.exclusions
+        ]
+        decisions = sum(count for (name, _), count in self.counts.items() if name == family)
+        return FamilyEntry(family=family, decisions=decisions, candidates=entries)
+
+    def _candidate(self, family: str, version: str, probability: float) -> CandidateEntry:
+        posterior = self._router.policy.belief(family, version)
+        belief = None
+        if posterior is not None:
+            low, high = posterior.interval()
+            belief = BeliefEntry(mean=posterior.mean, low=low, high=high, weight=posterior.weight)
+        served = self._router.registry.served(version.rpartition("@")[0])
+        return CandidateEntry(
+            agent=served.agent,
+            version=version,
+            probability=probability,
+            belief=belief,
+            candidate=None if served.candidate is None else served.candidate.id,
+            candidate_share=served.weight,
+            in_flight=self._router.load.in_flight(served.agent),
+            decisions=self.counts.get((family, version), 0),
+            excluded_by="",
+        )
+
+
 def _decision_counts(service: OnlineService, tenant: str) -> dict[tuple[str, str], int]:
-    """Returns the number of decisions by family and version, the commonest families first."""
+    """Returns the number of decisions by family and version, the commonest first."""
     table = schema.decisions
     query = (
         select(table.c.family, table.c.chosen, func.count())
@@ -84,59 +129,3 @@ def _decision_counts(service: OnlineService, tenant: str) -> dict[tuple[str, str
     )
     with service.pool.engine.connect() as connection:
         return {(row[0], row[1]): row[2] for row in connection.execute(query)}
-
-
-def _family(
-    service: OnlineService,
-    tenant: str,
-    family: str,
-    among: frozenset[str] | None,
-    counts: dict[tuple[str, str], int],
-) -> FamilyEntry:
-    router = service.router
-    task = Task(id="state", instruction="", family=family, environment=MODEL_CALL, tenant=tenant)
-    screening = router.registry.screen(task, router.load, among)
-    offers = screening.offers
-    probabilities = (
-        router.policy.probabilities(task, [Candidate(offer.agent, offer.incumbent) for offer in offers])
-        if offers
-        else []
-    )
-    entries = [
-        _candidate(service, family, offer.agent, offer.incumbent, probability, counts)
-        for offer, probability in zip(offers, probabilities, strict=True)
-    ]
-    for excluded in screening.exclusions:
-        agent = excluded.version.rpartition("@")[0]
-        entry = _candidate(service, family, agent, excluded.version, 0.0, counts)
-        entries.append(entry.model_copy(update={"excluded_by": excluded.reason}))
-    decisions = sum(count for (name, _), count in counts.items() if name == family)
-    return FamilyEntry(family=family, decisions=decisions, candidates=entries)
-
-
-def _candidate(
-    service: OnlineService,
-    family: str,
-    agent: str,
-    version: str,
-    probability: float,
-    counts: dict[tuple[str, str], int],
-) -> CandidateEntry:
-    router = service.router
-    posterior = router.policy.belief(family, version)
-    belief = None
-    if posterior is not None:
-        low, high = posterior.interval()
-        belief = BeliefEntry(mean=posterior.mean, low=low, high=high, weight=posterior.weight)
-    served = router.registry.served(agent)
-    return CandidateEntry(
-        agent=agent,
-        version=version,
-        probability=probability,
-        belief=belief,
-        candidate=None if served.candidate is None else served.candidate.id,
-        candidate_share=served.weight,
-        in_flight=router.load.in_flight(agent),
-        decisions=counts.get((family, version), 0),
-        excluded_by="",
-    )

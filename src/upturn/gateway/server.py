@@ -49,6 +49,7 @@ def open_gateway(config: Config, keys: Mapping[str, str]) -> Iterator[Gateway]:
             service,
             OpenAccess(config.pool.tenant),
             max_body_bytes=config.gateway.max_body_bytes,
+            keep_days=config.gateway.keep_days,
             on_stop=upstreams.close,
         )
         yield Gateway(app, service)

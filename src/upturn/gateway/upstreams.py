@@ -104,9 +104,7 @@ def _engine(local: LocalModel, limit: int, threads: int) -> Model:
     from upturn.models.engine import LocalEngine
 
     torch.set_num_threads(threads)
-    return LocalEngine(
-        local.model, slots=_SLOTS, max_length=_max_length(local, limit), tokenizer=local.tokenizer
-    )
+    return LocalEngine(local.model, slots=_SLOTS, max_length=_max_length(local, limit), tokenizer=local.tokenizer)
 
 
 def _max_length(local: LocalModel, limit: int) -> int:

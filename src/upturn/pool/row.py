@@ -116,9 +116,7 @@ KINDS: Mapping[type[Any], Kind] = {
     Decision: Kind(
         schema.decisions, lambda decision: _DECISION_FIELDS(decision) | {"release_id": decision.release}
     ),
-    Call: Kind(
-        schema.calls, _copied("tenant", "episode", "agent_version", "status", "key", "prefix", "cost_usd")
-    ),
+    Call: Kind(schema.calls, _copied("tenant", "episode", "agent_version", "status", "key", "prefix", "cost_usd")),
     CallContent: Kind(schema.call_contents, _copied("tenant")),
     Trajectory: Kind(schema.trajectories, _trajectory_columns),
     Evaluation: Kind(schema.evaluations, _copied("task_id", "trajectory_id", "evaluator", "verdict", "score")),

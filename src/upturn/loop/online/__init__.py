@@ -1,7 +1,7 @@
 """The online form of the service: model calls of clients, one at a time, many at once, outcomes later.
 
-Here: routes, episodes, decisions, storage before an answer's end, and the trajectories of sealed episodes. Not here:
-HTTP (``gateway``) and sending (``models.upstreams``). Start with ``service``, then ``episode``.
+Here: routes, episodes, decisions, storage before an answer's end, and the trajectories of sealed episodes. Not
+here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``service``, then ``episode``.
 """
 
 from upturn.loop.online.call_log import CallLog

@@ -54,9 +54,7 @@ class CallLog:
             for _, done in batch:
                 _finish(done, None)
 
-    async def _write_one_by_one(
-        self, batch: Sequence[tuple[Sequence[PoolRecord], "asyncio.Future[None]"]]
-    ) -> None:
+    async def _write_one_by_one(self, batch: Sequence[tuple[Sequence[PoolRecord], "asyncio.Future[None]"]]) -> None:
         """Stores what can be stored: one bad call must not lose the others."""
         for records, done in batch:
             try:

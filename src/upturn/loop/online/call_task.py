@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from upturn.dialects import Image, Message, ModelRequest, Text, ToolResult
 from upturn.records import MODEL_CALL, JsonValue, Task
@@ -14,29 +15,28 @@ _LONGEST_INSTRUCTION = 4_000
 """Characters of the last user message that are used as features of a call."""
 
 
-def call_task(
-    request: ModelRequest,
-    call: str,
-    *,
-    tenant: str,
-    episode: str,
-    route: str,
-    family: str = "",
-    guess: Callable[[Task], str] = lambda _: GENERAL,
-) -> Task:
-    """Returns the task of a call. ``family``: the client's; empty = ``guess`` of the task without a family."""
+class Place(NamedTuple):
+    """Where a call belongs."""
+
+    tenant: str
+    episode: str
+    route: str
+    family: str
+    """As the client names it; empty = it names none."""
+
+
+def call_task(call: str, request: ModelRequest, place: Place, guess: Callable[[Task], str]) -> Task:
+    """Returns the task of the call with this id. ``guess``: the family of a task that has none."""
     task = Task(
         id=call,
         instruction=last_instruction(request)[:_LONGEST_INSTRUCTION],
-        family=family or GENERAL,
+        family=place.family or GENERAL,
         environment=MODEL_CALL,
-        tenant=tenant,
-        episode=episode,
-        context=_context(request, route, is_guess=not family),
+        tenant=place.tenant,
+        episode=place.episode,
+        context=_context(request, place.route, is_guess=not place.family),
     )
-    if family:
-        return task
-    return replace(task, family=guess(task))
+    return task if place.family else replace(task, family=guess(task))
 
 
 def last_instruction(request: ModelRequest) -> str:

@@ -1,8 +1,8 @@
 """The episode that a call belongs to, and the earlier call that its conversation continues.
 
-An episode is named by the client (in the URL, a header or the body), or recognised by its conversation: a call whose
-messages begin with an earlier call's messages and its answer belongs to that call's episode. Any other call is an
-episode of its own. Names of clients are scoped to tenant and API key: they relate calls, and open nothing.
+An episode is named by the client (in the URL, a header or the body), or recognised by its conversation: a call
+whose messages begin with an earlier call's messages and its answer belongs to that call's episode. Any other call
+is an episode of its own. Names of clients are scoped to tenant and API key: they relate calls, and open nothing.
 
 Recognition needs the earlier calls in memory; ``find`` looks up older ones, e.g. after a restart.
 """
@@ -105,14 +105,18 @@ class EpisodeTracker:
         digests = conversation_digests(request.messages, client.scope())
         tools = _tools_digest(request)
         ends = [number for number, message in enumerate(request.messages) if message.role == "assistant"]
-        extends, shared, known_tools = self._earlier(digests, ends, client)
+        extends, shared, known_tools = self._earlier(digests, ends, client.tenant)
         if name is not None:
             episode = client.episode_id(name)
             if extends is not None and extends.episode != episode:
                 extends, shared = None, 0
         else:
             episode = call if extends is None else extends.episode
-        cause = "" if extends is not None else self._cause(episode, digests, request, tools, agent)
+        cause = (
+            ""
+            if extends is not None
+            else self._cause(episode, _Thread(digests[0], len(request.messages), tools, agent))
+        )
         return Placement(
             episode,
             is_named=name is not None,
@@ -146,7 +150,7 @@ class EpisodeTracker:
         return digest
 
     def _earlier(
-        self, digests: Sequence[str], ends: Sequence[int], client: Client
+        self, digests: Sequence[str], ends: Sequence[int], tenant: str
     ) -> tuple[Known | None, int, str | None]:
         """Returns the call with the longest conversation that begins this one, its length, and its tools."""
         for number in reversed(ends):
@@ -156,26 +160,24 @@ class EpisodeTracker:
                 return known, number + 1, tools
         if not ends:
             return None, 0, None
-        stored = self._find(client.tenant, [digests[number] for number in ends])
+        stored = self._find(tenant, [digests[number] for number in ends])
         if stored is None:
             return None, 0, None
         digest, known = stored
         return known, digests.index(digest) + 1, None
 
-    def _cause(
-        self, episode: str, digests: Sequence[str], request: ModelRequest, tools: str, agent: str
-    ) -> str:
+    def _cause(self, episode: str, thread: _Thread) -> str:
         """Returns why a call of a known episode continues none of its calls; empty = the episode is new."""
-        thread = self._threads.get(episode)
-        if thread is None:
+        earlier = self._threads.get(episode)
+        if earlier is None:
             return ""
-        if agent != thread.agent:
+        if thread.agent != earlier.agent:
             return "sub-agent"
-        if digests[0] != thread.head:
+        if thread.head != earlier.head:
             return "new conversation"
-        if tools != thread.tools:
+        if thread.tools != earlier.tools:
             return "other tools"
-        return "compaction" if len(request.messages) < thread.message_count else "edited history"
+        return "compaction" if thread.message_count < earlier.message_count else "edited history"
 
 
 def has_open_tool_loop(messages: Sequence[Message]) -> bool:

@@ -55,7 +55,9 @@ async def accept_feedback(pool: Pool, log: CallLog, opinion: Opinion, client: Cl
     """
     _check(opinion)
     subject = _find_subject(pool.engine, opinion, client)
-    key = (opinion.id,) if opinion.id else (opinion.subject_kind, subject, opinion.metric, repr(float(opinion.value)))
+    key = (
+        (opinion.id,) if opinion.id else (opinion.subject_kind, subject, opinion.metric, repr(float(opinion.value)))
+    )
     digest = blake2b("\0".join((client.tenant, *key)).encode(errors="surrogatepass"), digest_size=16).hexdigest()
     feedback = Feedback(
         id=f"feedback:{digest}",
@@ -86,7 +88,8 @@ def _check(opinion: Opinion) -> None:
         raise RequestError(f"value must be a finite number, got {opinion.value!r}", field="value")
     if not 1 <= len(opinion.metric) <= LONGEST_METRIC or not opinion.metric.isprintable():
         raise RequestError(
-            f"metric must have 1 to {LONGEST_METRIC} printable characters, got {opinion.metric!r:.120}", field="metric"
+            f"metric must have 1 to {LONGEST_METRIC} printable characters, got {opinion.metric!r:.120}",
+            field="metric",
         )
     if len(opinion.comment) > LONGEST_COMMENT:
         raise RequestError(
@@ -106,7 +109,7 @@ def _find_subject(engine: Engine, opinion: Opinion, client: Client) -> str:
             if connection.execute(query).first() is not None:
                 return subject
     raise RequestError(
-        f"no {opinion.subject_kind} {opinion.subject_id!r}; use the id of an answer, or one of its x-upturn headers",
+        f"no {opinion.subject_kind} {opinion.subject_id!r}; use the id of an answer, or its x-upturn headers",
         status=404,
         code=f"unknown_{opinion.subject_kind}",
         field=f"{opinion.subject_kind}_id",

@@ -39,9 +39,7 @@ def read_episode(engine: Engine, name: str, client: Client) -> StoredEpisode:
 def sealed_trajectory(engine: Engine, episode: str, tenant: str) -> str | None:
     """Returns the id of a sealed episode's trajectory; None = it is not sealed."""
     table = schema.trajectories
-    query = select(table.c.id).where(
-        table.c.task_id == episode_task_id(tenant, episode), table.c.tenant == tenant
-    )
+    query = select(table.c.id).where(table.c.task_id == episode_task_id(tenant, episode), table.c.tenant == tenant)
     with engine.connect() as connection:
         return connection.execute(query.limit(1)).scalar()
 

@@ -17,7 +17,7 @@ from upturn.arbiter import Router
 from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
 from upturn.errors import RoutingError
 from upturn.loop.online.call_log import CallLog
-from upturn.loop.online.call_task import GENERAL, call_task
+from upturn.loop.online.call_task import GENERAL, Place, call_task
 from upturn.loop.online.episode import (
     Client,
     EpisodeTracker,
@@ -106,15 +106,8 @@ class OnlineService:
         placement = self._episodes.place(
             arrival.request, arrival.client, call, name=arrival.episode, agent=arrival.sub_agent
         )
-        task = call_task(
-            arrival.request,
-            call,
-            tenant=arrival.client.tenant,
-            episode=placement.episode,
-            route=target.route,
-            family=arrival.family,
-            guess=self._guess_family,
-        )
+        place = Place(arrival.client.tenant, placement.episode, target.route, arrival.family)
+        task = call_task(call, arrival.request, place, self._guess_family)
         return Decided(arrival, target, placement, task, self._decision(arrival, target, placement, task))
 
     def _decision(self, arrival: Arrival, target: Target, placement: Placement, task: Task) -> Decision:
@@ -267,7 +260,7 @@ class LiveCall:
                 error = exc
             else:
                 return
-            if not error.is_retryable:
+            if error.is_fault_of_request:
                 break
             self._attempted.append(version)
         self.agent_version = self._attempted.pop() if self._attempted else self.agent_version
@@ -281,7 +274,11 @@ class LiveCall:
             arrival.body, arrival.request, arrival.dialect, arrival.headers, answer_id=self.decided.decision.id
         )
         earlier = self.decided.placement.extends
-        if earlier is not None and earlier.agent_version != version and has_signed_thought(arrival.request.messages):
+        if (
+            earlier is not None
+            and earlier.agent_version != version
+            and has_signed_thought(arrival.request.messages)
+        ):
             self._changes.append("thoughts of another model")
             return call.without_reasoning()
         return call
@@ -343,8 +340,10 @@ class LiveCall:
             is_capture_complete=outcome.tokens is not None,
         )
         new_messages = arrival.request.messages[placement.shared :]
-        tools = "" if placement.has_same_tools or not arrival.request.tools else fields_json(
-            Toolbox(arrival.request.tools)
+        tools = (
+            ""
+            if placement.has_same_tools or not arrival.request.tools
+            else fields_json(Toolbox(arrival.request.tools))
         )
         content = CallContent(
             id=call.id,

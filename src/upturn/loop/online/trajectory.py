@@ -1,8 +1,8 @@
 """The trajectory of an episode of model calls.
 
 A message of the model becomes one turn, or one turn per tool call in it. What the client sent since the model's
-previous message is the observation before it. Calls that continue one another form a row; the rows of an episode are
-in the order of their first calls. Not covered: what the client did with an answer after the last call.
+previous message is the observation before it. Calls that continue one another form a row; the rows of an episode
+are in the order of their first calls. Not covered: what the client did with an answer after the last call.
 """
 
 import json
@@ -26,8 +26,6 @@ from upturn.records import (
     WrittenSpan,
     from_fields,
 )
-
-
 
 
 class RecordedCall(NamedTuple):
@@ -171,9 +169,7 @@ def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int]) -> list[Toke
             cause = row.fork_cause or ("tokens" if call.extends else "new conversation")
             index = len(rows)
             rows.append(
-                TokenRow(
-                    row.token_ids, row.spans, row.logprobs, None if not rows else cause, row.sampling_logprobs
-                )
+                TokenRow(row.token_ids, row.spans, row.logprobs, None if not rows else cause, row.sampling_logprobs)
             )
         row_of[call.id] = index
     return rows

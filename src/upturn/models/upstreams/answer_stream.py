@@ -1,8 +1,8 @@
 """Reading an upstream's stream for a client: passed through event by event, or translated.
 
-An event is passed through as its bytes, except: the upstream's id of the answer becomes ours; what only we asked for
-is left out. The events that end an answer are held back until all of them have come, so that the caller can store
-the call before it sends them.
+An event is passed through as its bytes, except: the upstream's id of the answer becomes ours; what only we asked
+for is left out. The events that end an answer are held back until all of them have come, so that the caller can
+store the call before it sends them.
 """
 
 import re
@@ -79,16 +79,14 @@ class AnswerStream:
 
     def end(self) -> Chunk:
         """The last chunk, when the upstream has closed its stream."""
-        if self._rest.strip():
-            for event in (self._rest + b"\n\n",):
-                if not self.is_over:
-                    self._held += self._event(event)
+        if self._rest.strip() and not self.is_over:
+            self._held += self._event(self._rest + b"\n\n")
         if not self.is_over:
             events = list(self._reader.end())
-            for event_ in events:
-                self.transcript.add(event_)
+            for event in events:
+                self.transcript.add(event)
             if not self._passes or self.transcript.failure:
-                self._held += [self._translated(event_) for event_ in events]
+                self._held += [self._translated(event) for event in events]
         return self._last()
 
     def _last(self) -> Chunk:
@@ -101,7 +99,7 @@ class AnswerStream:
         for event in events:
             self.transcript.add(event)
         if self._passes:
-            sent = self._passed(raw, events)
+            sent = self._passed(raw)
             self._is_ending = self._is_ending or self._end.search(raw) is not None
         else:
             sent = [self._translated(event) for event in events]
@@ -111,7 +109,7 @@ class AnswerStream:
             return []
         return sent
 
-    def _passed(self, raw: bytes, events: list[StreamEvent]) -> list[bytes]:
+    def _passed(self, raw: bytes) -> list[bytes]:
         if self._answer_id and not self._replacements and self.transcript.id:
             theirs, ours = self.transcript.id.encode(), self._answer_id.encode()
             self._replacements = [

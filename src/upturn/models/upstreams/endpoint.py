@@ -6,6 +6,7 @@ followed: the URL of the configuration is the only one that is called. The key i
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -50,16 +51,16 @@ class EndpointUpstream:
     def __init__(self, endpoint: Endpoint) -> None:
         """Raises ModelError for a URL that is not http(s)."""
         self._endpoint = endpoint
-        self._settings = settings = endpoint.settings
-        self._dialect = dialect_of(settings.dialect)
+        self.settings = settings = endpoint.settings
+        self.dialect = dialect_of(settings.dialect)
         base = base_of(endpoint.url)
-        self._url = f"{base if base.endswith('/v1') else f'{base}/v1'}{self._dialect.path}"
+        self._url = f"{base if base.endswith('/v1') else f'{base}/v1'}{self.dialect.path}"
         self._name = f"{endpoint.model!r} at {base}"
         self.breaker = Breaker(self._name, settings.breaker_failures, settings.breaker_seconds)
         self._budget = RetryBudget(settings.retry_share)
         self.limit = CallLimit(self._name, settings.max_concurrent, settings.max_waiting)
         self._session: aiohttp.ClientSession | None = None
-        self._key = _key_headers(self._dialect, endpoint.api_key)
+        self._key = _key_headers(self.dialect, endpoint.api_key)
 
     @asynccontextmanager
     async def open(self, call: UpstreamCall) -> AsyncIterator[Exchange]:
@@ -79,10 +80,10 @@ class EndpointUpstream:
 
     async def _answered(self, call: UpstreamCall) -> "_EndpointExchange":
         """The exchange with its first part; tries again after failures that may pass."""
-        capture = TokenCapture(self._settings.tokens, self._dialect.name, call)
-        wants_usage = self._dialect.name == "chat" and call.request.is_streamed
+        capture = TokenCapture(self.settings.tokens, self.dialect.name, call)
+        wants_usage = self.dialect.name == "chat" and call.request.is_streamed
         extras: Json = {**({"stream_options": {"include_usage": True}} if wants_usage else {}), **capture.fields}
-        body = request_body(call, self._dialect, self._endpoint.model, extras)
+        body = request_body(call, self.dialect, self._endpoint.model, extras)
         self._budget.count_call()
         tries = 0
         while True:
@@ -92,8 +93,8 @@ class EndpointUpstream:
             except UpstreamError as exc:
                 self._judge(exc)
                 wait = _wait(exc, tries)
-                may_pass = exc.status is None and exc.kind != "protocol" or exc.status in _RETRIED
-                if not may_pass or tries >= self._settings.retries or wait is None or not self._budget.take():
+                may_pass = exc.status in _RETRIED or (exc.status is None and exc.kind != "protocol")
+                if not may_pass or tries >= self.settings.retries or wait is None or not self._budget.take():
                     raise
                 tries += 1
                 await asyncio.sleep(wait)
@@ -113,15 +114,14 @@ class EndpointUpstream:
 
     async def _try(self, call: UpstreamCall, body: bytes, capture: TokenCapture) -> "_EndpointExchange":
         """Raises UpstreamError for a failure before the first part of the answer."""
-        timeouts = self._settings.timeouts
-        started = perf_counter()
+        timeouts = self.settings.timeouts
         response: aiohttp.ClientResponse | None = None
         try:
             async with asyncio.timeout(min(timeouts.first_token, timeouts.whole)):
                 response = await self._post(call, body)
                 if response.status != 200:
                     raise await self._refusal(response)
-                exchange = _EndpointExchange(response, call, self._dialect, self._settings, capture, started)
+                exchange = _EndpointExchange(response, call, self, capture)
                 await exchange.begin()
         except TimeoutError as exc:
             _close(response)
@@ -142,7 +142,7 @@ class EndpointUpstream:
 
     async def _post(self, call: UpstreamCall, body: bytes) -> aiohttp.ClientResponse:
         if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._settings.timeouts.connect)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.timeouts.connect)
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=timeout, auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar()
@@ -172,22 +172,20 @@ class _EndpointExchange:
         self,
         response: aiohttp.ClientResponse,
         call: UpstreamCall,
-        dialect: Dialect,
-        settings: UpstreamConfig,
+        upstream: EndpointUpstream,
         capture: TokenCapture,
-        started: float,
     ) -> None:
         self._response = response
         self._call = call
-        self._dialect = dialect
-        self._settings = settings
+        self._dialect = upstream.dialect
+        self._settings = upstream.settings
         self._capture = capture
-        self._started = started
+        self._started = perf_counter()
         self._first: bytes = b""
         self._first_seconds: float | None = None
         self._whole = CallOutcome()
         self._is_streamed = call.request.is_streamed
-        self._stream = AnswerStream(call, dialect, strips_usage=not call.request.has_stream_usage)
+        self._stream = AnswerStream(call, upstream.dialect, strips_usage=not call.request.has_stream_usage)
 
     async def begin(self) -> None:
         """Reads the first part of a stream, or a whole answer. Raises UpstreamError for what is not an answer."""
@@ -298,8 +296,6 @@ def _wait(error: UpstreamError, tries: int) -> float | None:
 
 def _error_message(content: bytes) -> str:
     """The message in an error's body, else the start of the body."""
-    import json
-
     try:
         body: Any = json.loads(content)
         error = body["error"]
@@ -318,8 +314,6 @@ def _renamed(content: bytes, answer: ModelAnswer, answer_id: str) -> bytes:
 
 
 def _dump(body: Json) -> bytes:
-    import json
-
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 

@@ -38,7 +38,8 @@ class FunctionUpstream:
             result = ModelAnswer("", self._model, (Text(result),), "stop")
         if not isinstance(result, ModelAnswer):
             raise UpstreamError(
-                f"{self._model} returned {type(result).__name__}; a str or a ModelAnswer is expected", kind="protocol"
+                f"{self._model} returned {type(result).__name__}; a str or a ModelAnswer is expected",
+                kind="protocol",
             )
         answer = replace(result, id=call.answer_id or result.id)
         outcome = CallOutcome(answer, "", answer.usage, perf_counter() - started)
@@ -46,4 +47,3 @@ class FunctionUpstream:
 
     async def close(self) -> None:
         """There is nothing to close."""
-

@@ -168,8 +168,10 @@ class ChatScript:
             ids = self._tokenizer.apply_chat_template(
                 messages, tools=tools or None, add_generation_prompt=True, tokenize=True, return_dict=False
             )
-        except Exception as exc:  # noqa: BLE001  a template's own errors have any type
-            raise RequestError(f"the model's chat template refuses these messages: {exc}", field="messages") from exc
+        except Exception as exc:  # a template's own errors have any type
+            raise RequestError(
+                f"the model's chat template refuses these messages: {exc}", field="messages"
+            ) from exc
         return tuple(ids)
 
     def read(self, token_ids: Sequence[int], request: ModelRequest) -> Written:
@@ -214,7 +216,7 @@ class LocalUpstream:
         sampling: SamplingSettings,
         max_length: Callable[[], int],
     ) -> None:
-        """``script`` and ``max_length``, the longest context in tokens, are called in a thread at the first call."""
+        """``script`` and ``max_length``, the longest context in tokens, are called in a thread once."""
         self._engine = engine
         self._make_script = script
         self._script: Script | None = None
@@ -247,7 +249,9 @@ class LocalUpstream:
             generation = await asyncio.wrap_future(self._engine.submit(self._request(call.request, script, prompt)))
         except ModelError as exc:
             raise UpstreamError(str(exc), kind="protocol") from exc
-        yield _exchange(call, script, prompt, generation, self._model, perf_counter() - started)
+        written = script.read(generation.token_ids, call.request)
+        seconds = perf_counter() - started
+        yield _exchange(call, written, prompt, generation, model=self._model, seconds=seconds)
 
     async def close(self) -> None:
         """Stops the engine's thread."""
@@ -256,8 +260,10 @@ class LocalUpstream:
     def _request(self, request: ModelRequest, script: Script, prompt: tuple[int, ...]) -> GenerationRequest:
         number, wanted = next(self._numbers), request.sampling
         sampling = self._sampling
-        changed = {"top_p": wanted.top_p, "top_k": wanted.top_k}
-        sampling = replace(sampling, **{name: value for name, value in changed.items() if value is not None})
+        if wanted.top_p is not None:
+            sampling = replace(sampling, top_p=wanted.top_p)
+        if wanted.top_k is not None:
+            sampling = replace(sampling, top_k=wanted.top_k)
         if wanted.stop:
             sampling = replace(sampling, stop=(*sampling.stop, *wanted.stop))
         room = self._max_length - len(prompt)
@@ -274,9 +280,14 @@ class LocalUpstream:
 
 
 def _exchange(
-    call: UpstreamCall, script: Script, prompt: tuple[int, ...], generation: Generation, model: str, seconds: float
-) -> WholeExchange:  # fmt: skip
-    written = script.read(generation.token_ids, call.request)
+    call: UpstreamCall,
+    written: Written,
+    prompt: tuple[int, ...],
+    generation: Generation,
+    *,
+    model: str,
+    seconds: float,
+) -> WholeExchange:
     usage = TokenUsage(len(prompt), len(generation.token_ids))
     answer = ModelAnswer(call.answer_id, model, written.parts, written.finish, usage)
     span = WrittenSpan(0, len(prompt), len(prompt) + len(generation.token_ids))

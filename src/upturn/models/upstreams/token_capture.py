@@ -68,7 +68,9 @@ class TokenCapture:
             choice = (body.get("choices") or [{}])[0]
             self._prompt = list(body.get("prompt_token_ids") or choice.get("prompt_token_ids") or self._prompt)
             self._ids += choice.get("token_ids") or []
-            self._logprobs += [float(entry["logprob"]) for entry in (choice.get("logprobs") or {}).get("content") or []]
+            self._logprobs += [
+                float(entry["logprob"]) for entry in (choice.get("logprobs") or {}).get("content") or []
+            ]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self._ids = []
 
@@ -82,7 +84,9 @@ class TokenCapture:
             return None, f"the server returned {len(self._logprobs)} log-probs for {count} tokens"
         start = len(self._prompt)
         span = WrittenSpan(0, start, start + count)
-        return TokenRow((*self._prompt, *self._ids), (span,), tuple(min(0.0, value) for value in self._logprobs)), ""
+        return TokenRow(
+            (*self._prompt, *self._ids), (span,), tuple(min(0.0, value) for value in self._logprobs)
+        ), ""
 
     def _strip(self, body: Any) -> None:  # Any: a server's JSON
         choices = body.get("choices") if isinstance(body, dict) else None
