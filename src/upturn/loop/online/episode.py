@@ -29,9 +29,9 @@ class Client:
     key: str = ""
     """Id of the API key; empty = none."""
 
-    def scope(self) -> str:
-        """The scope of digests and of names of episodes."""
-        return f"{self.tenant}\0{self.key}"
+    def scope(self, name: str | None = None) -> str:
+        """The scope of digests: equal conversations in a named episode and outside are different ones."""
+        return f"{self.tenant}\0{self.key}" if name is None else f"{self.tenant}\0{self.key}\0{name}"
 
     def episode_id(self, name: str) -> str:
         """The id of the episode that the client calls ``name``."""
@@ -102,14 +102,12 @@ class EpisodeTracker:
 
         ``name``: the client's name for the episode; None = it names none. ``agent``: its name for a sub-agent.
         """
-        digests = conversation_digests(request.messages, client.scope())
+        digests = conversation_digests(request.messages, client.scope(name))
         tools = _tools_digest(request)
         ends = [number for number, message in enumerate(request.messages) if message.role == "assistant"]
         extends, shared, known_tools = self._earlier(digests, ends, client.tenant)
         if name is not None:
             episode = client.episode_id(name)
-            if extends is not None and extends.episode != episode:
-                extends, shared = None, 0
         else:
             episode = call if extends is None else extends.episode
         cause = (

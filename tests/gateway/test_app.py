@@ -1,0 +1,305 @@
+"""The HTTP application: dialects, headers, errors, feedback, episodes, retries, departures."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from tests.loop.online.online_desk import Desk, open_desk
+from upturn.dialects import ModelAnswer, Text, TokenUsage, ToolCall
+from upturn.gateway import OpenAccess, build_app
+from upturn.models.upstreams import UpstreamError
+from upturn.pool import Pool
+from upturn.pool.calls import calls_of_episode
+
+CHAT = {"model": "default", "messages": [{"role": "user", "content": "hello"}]}
+MESSAGES = {"model": "default", "max_tokens": 10, "messages": [{"role": "user", "content": "hello"}]}
+UNKNOWN = json.dumps(MESSAGES | {"model": "gpt"}).encode()
+RESPONSES = {"model": "default", "input": "hello"}
+
+
+@asynccontextmanager
+async def client_of(pool: Pool, **settings: Any) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, FastAPI]]:
+    """An HTTP client of an application over the pool."""
+    desk = open_desk(pool)
+    options = {"max_body_bytes": 100_000, "keep_days": 30.0} | settings
+    app = build_app(desk.service, OpenAccess("default"), **options)
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client:
+        yield client, desk, app
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Any:
+    with Pool.open(tmp_path / "pool.db") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("/v1/chat/completions", CHAT, lambda body: body["choices"][0]["message"]["content"]),
+        ("/v1/messages", MESSAGES, lambda body: body["content"][0]["text"]),
+        ("/v1/responses", RESPONSES, lambda body: body["output"][0]["content"][0]["text"]),
+    ],
+)
+async def test_a_call_in_each_dialect(pool: Pool, path: str, body: Any, text: Any) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    version = answer.headers["x-upturn-agent-version"]
+    assert text(answer.json()) == f"{version} heard 1"
+    assert answer.json()["id"] == answer.headers["x-upturn-decision"]
+    assert float(answer.headers["x-upturn-propensity"]) == 0.5
+    [decision] = pool.decisions(tenant="default")
+    assert decision.id == answer.json()["id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "last"),
+    [
+        ("/v1/chat/completions", CHAT, "data: [DONE]"),
+        ("/v1/messages", MESSAGES, "event: message_stop"),
+        ("/v1/responses", RESPONSES, "event: response.completed"),
+    ],
+)
+async def test_a_stream_in_each_dialect(pool: Pool, path: str, body: Any, last: str) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.post(path, json=body | {"stream": True})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text.strip().split("\n\n")[-1].startswith(last)
+    [decision] = pool.decisions(tenant="default")
+    assert f'"id":"{decision.id}"' in answer.text
+
+
+async def test_the_url_names_the_episode(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+        versions = set()
+        for number in range(6):
+            body = {**CHAT, "messages": [{"role": "user", "content": f"question {number}"}]}
+            answer = await client.post("/episodes/run-7/v1/chat/completions", json=body)
+            assert answer.headers["x-upturn-episode"] == "run-7"
+            versions.add(answer.headers["x-upturn-agent-version"])
+        assert len(versions) == 1
+        episode = (await client.get("/v1/episodes/run-7")).json()
+    assert [call["fork_cause"] for call in episode["calls"]] == [""] + ["new conversation"] * 5
+    assert not episode["is_sealed"]
+
+
+@pytest.mark.parametrize("header", ["x-upturn-episode", "x-claude-code-session-id", "session-id"])
+async def test_headers_of_harnesses_name_the_episode(pool: Pool, header: str) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.post("/v1/chat/completions", json=CHAT, headers={header: "session 5"})
+        assert answer.headers["x-upturn-episode"] == "session 5"
+        bad = await client.post("/v1/chat/completions", json=CHAT, headers={header: "x" * 201})
+        assert (bad.status_code, bad.json()["error"]["code"]) == (400, "invalid_episode")
+
+
+async def test_feedback_is_stored_once_and_reaches_the_learner(pool: Pool) -> None:
+    learned: list[int] = []
+    async with client_of(pool, learn=lambda: learned.append(1)) as (client, _, _app):
+        decision = (await client.post("/v1/chat/completions", json=CHAT)).json()["id"]
+        value = {"metric": "success", "value": True, "decision_id": decision}
+        states = [(await client.post("/v1/feedback", json=value)).json()["state"] for _ in range(2)]
+        other = (await client.post("/v1/feedback", json=value | {"value": 0})).json()["state"]
+        named = value | {"id": "mine", "metric": "speed"}
+        assert (await client.post("/v1/feedback", json=named)).json()["state"] == "stored"
+        conflict = await client.post("/v1/feedback", json=named | {"value": 0.5})
+    assert states == ["stored", "known"]
+    assert other == "contradicts"
+    assert conflict.status_code == 409
+    assert len(learned) == 4
+    stored = [(feedback.metric, feedback.value) for feedback in pool.feedback(tenant="default")]
+    assert stored == [("success", 1.0), ("success", 0.0), ("speed", 1.0)]
+
+
+async def test_feedback_on_an_episode(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+        await client.post("/episodes/s/v1/chat/completions", json=CHAT)
+        answer = await client.post("/v1/feedback", json={"metric": "success", "value": 0.5, "episode_id": "s"})
+        assert answer.json()["state"] == "stored"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "problem"),
+    [
+        ({"metric": "m", "value": 1, "decision_id": "no-such"}, 404, "no decision 'no-such'"),
+        ({"metric": "m", "value": 1}, 400, "exactly one of"),
+        ({"metric": "m", "value": 1, "decision_id": "a", "episode_id": "b"}, 400, "exactly one of"),
+        ({"metric": "", "value": 1, "decision_id": "a"}, 400, "metric"),
+        ({"metric": "m", "value": "high", "decision_id": "a"}, 400, "value"),
+        ({"metric": "m", "decision_id": "a"}, 400, "value"),
+        ({"metric": "m", "value": 1, "decision_id": "a", "extra": 1}, 400, "extra"),
+    ],
+)
+async def test_unusable_feedback_is_refused_and_not_stored(
+    pool: Pool, body: Any, status: int, problem: str
+) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.post("/v1/feedback", json=body)
+    assert (answer.status_code, problem in answer.json()["error"]["message"]) == (status, True), answer.text
+    assert not list(pool.feedback(tenant="default"))
+
+
+async def test_nan_is_no_feedback(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.post("/v1/feedback", content=b'{"metric": "m", "value": NaN, "decision_id": "a"}')
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "status", "code"),
+    [
+        ("/v1/chat/completions", b"{", 400, "invalid_json"),
+        ("/v1/chat/completions", b"[]", 400, "invalid_request"),
+        ("/v1/chat/completions", b'{"model": "default"}', 400, "invalid_request"),
+        ("/v1/chat/completions", UNKNOWN, 404, "model_not_found"),
+        ("/v1/chat/completions", b"x" * 100_001, 413, "body_too_large"),
+        ("/v1/nothing", b"{}", 404, "not_found"),
+    ],
+)
+async def test_errors_have_the_form_of_the_dialect(
+    pool: Pool, path: str, content: bytes, status: int, code: str
+) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.post(path, content=content)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+        anthropic = await client.post(
+            path.replace("chat/completions", "messages"),
+            content=content,
+            headers={"anthropic-version": "2023-06-01"},
+        )
+    assert anthropic.status_code == status
+    assert anthropic.json()["type"] == "error"
+    assert not list(pool.decisions(tenant="default"))
+
+
+async def test_a_failed_upstream_is_a_502_and_a_stored_failure(pool: Pool) -> None:
+    async with client_of(pool) as (client, desk, _app):
+        for upstream in desk.upstreams.values():
+            upstream.error = UpstreamError("down", kind="connect")
+        answer = await client.post("/episodes/s/v1/chat/completions", json=CHAT)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+    [member] = calls_of_episode(pool.engine, "s", tenant="default")
+    assert (member.call.status, member.call.error) == ("failed", "down")
+
+
+async def test_an_overloaded_upstream_says_when_to_come_back(pool: Pool) -> None:
+    async with client_of(pool) as (client, desk, _app):
+        for upstream in desk.upstreams.values():
+            upstream.error = UpstreamError("slow down", kind="status", status=429, retry_after_seconds=7)
+        answer = await client.post("/v1/chat/completions", json=CHAT)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+
+
+async def test_a_marked_retry_gets_the_first_answer_and_an_equal_body_another(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+
+        async def ask(count: str | None) -> httpx2.Response:
+            headers = {} if count is None else {"x-stainless-retry-count": count}
+            return await client.post("/v1/chat/completions", json=CHAT, headers=headers)
+
+        first, retried, again, unmarked = [await ask(count) for count in ("0", "1", "0", None)]
+    assert retried.content == first.content
+    assert retried.headers["x-upturn-replayed"] == "true"
+    assert len({first.json()["id"], again.json()["id"], unmarked.json()["id"]}) == 3
+    assert len(list(pool.decisions(tenant="default"))) == 3
+
+
+async def test_a_retry_during_the_first_call_waits_for_it(pool: Pool) -> None:
+    async with client_of(pool) as (client, desk, _app):
+        gate = asyncio.Event()
+        for upstream in desk.upstreams.values():
+            upstream.gate = gate
+        calls = [
+            asyncio.ensure_future(
+                client.post("/v1/chat/completions", json=CHAT, headers={"x-stainless-retry-count": count})
+            )
+            for count in ("0", "1")
+        ]
+        while not any(upstream.calls for upstream in desk.upstreams.values()):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        gate.set()
+        first, second = await asyncio.gather(*calls)
+    assert first.content == second.content
+    assert sum(len(upstream.calls) for upstream in desk.upstreams.values()) == 1
+
+
+async def test_a_client_that_leaves_before_the_first_token_ends_the_call(pool: Pool) -> None:
+    async with client_of(pool) as (_, desk, app):
+        for upstream in desk.upstreams.values():
+            upstream.gate = asyncio.Event()
+        messages = [{"type": "http.request", "body": json.dumps(CHAT).encode()}]
+        left = asyncio.Event()
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/episodes/s/v1/chat/completions", "headers": []}
+        serving = asyncio.ensure_future(app(scope | {"query_string": b"", "root_path": ""}, receive, send))
+        while not any(upstream.calls for upstream in desk.upstreams.values()):
+            await asyncio.sleep(0)
+        left.set()
+        await serving
+        await desk.service.log.drain()
+        assert sum(upstream.cancelled for upstream in desk.upstreams.values()) == 1
+    assert sent == []
+    [member] = calls_of_episode(pool.engine, "s", tenant="default")
+    assert member.call.status == "cancelled"
+
+
+async def test_the_state_shows_probabilities_that_add_up(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+        await client.post("/v1/chat/completions", json=CHAT, headers={"x-upturn-family": "greeting"})
+        state = (await client.get("/v1/router/state")).json()
+        unknown = await client.get("/v1/router/state", params={"route": "nowhere"})
+    assert [family["family"] for family in state["families"]] == ["greeting"]
+    candidates = state["families"][0]["candidates"]
+    assert sum(candidate["probability"] for candidate in candidates) == pytest.approx(1.0)
+    assert sum(candidate["decisions"] for candidate in candidates) == 1
+    assert unknown.status_code == 404
+
+
+async def test_models_are_routes_agents_and_versions(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+        body = (await client.get("/v1/models")).json()
+        assert (await client.get("/health")).json()["status"] == "ok"
+    assert [entry["id"] for entry in body["data"]] == ["default", "ann", "ben", "ann@1", "ben@1"]
+
+
+async def test_the_openapi_document_has_every_endpoint(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+        paths = (await client.get("/openapi.json")).json()["paths"]
+    assert {
+        "/v1/chat/completions", "/v1/responses", "/v1/messages", "/episodes/{episode}/v1/messages", "/v1/feedback",
+        "/v1/models", "/v1/router/state", "/health", "/v1/episodes/{episode}", "/v1/episodes/{episode}/seal",
+    } <= paths.keys()  # fmt: skip
+
+
+async def test_tool_calls_pass_between_dialects(pool: Pool) -> None:
+    async with client_of(pool) as (client, desk, _app):
+        for name, upstream in desk.upstreams.items():
+            calls = (ToolCall("c1", "find", '{"a": 1}'), ToolCall("c2", "find", '{"a": 2}'))
+            parts = (Text("I look."), *calls)
+            upstream.answer = lambda _, name=name, parts=parts: ModelAnswer(
+                "", name, parts, "tool_calls", TokenUsage(3, 4)
+            )
+        tools = [{"name": "find", "input_schema": {"type": "object", "properties": {}}}]
+        answer = (await client.post("/v1/messages", json=MESSAGES | {"tools": tools})).json()
+    assert [block["type"] for block in answer["content"]] == ["text", "tool_use", "tool_use"]
+    assert [block["input"] for block in answer["content"][1:]] == [{"a": 1}, {"a": 2}]
+    assert answer["stop_reason"] == "tool_use"
