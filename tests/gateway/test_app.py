@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.loop.online.online_desk import Desk, open_desk
-from upturn.dialects import ModelAnswer, Text, TokenUsage, ToolCall
+from upturn.dialects import Text, ToolCall
 from upturn.gateway import OpenAccess, build_app
 from upturn.models.upstreams import UpstreamError
 from upturn.pool import Pool
@@ -292,12 +292,9 @@ async def test_the_openapi_document_has_every_endpoint(pool: Pool) -> None:
 
 async def test_tool_calls_pass_between_dialects(pool: Pool) -> None:
     async with client_of(pool) as (client, desk, _app):
-        for name, upstream in desk.upstreams.items():
+        for upstream in desk.upstreams.values():
             calls = (ToolCall("c1", "find", '{"a": 1}'), ToolCall("c2", "find", '{"a": 2}'))
-            parts = (Text("I look."), *calls)
-            upstream.answer = lambda _, name=name, parts=parts: ModelAnswer(
-                "", name, parts, "tool_calls", TokenUsage(3, 4)
-            )
+            upstream.answer_with(Text("I look."), *calls, finish="tool_calls")
         tools = [{"name": "find", "input_schema": {"type": "object", "properties": {}}}]
         answer = (await client.post("/v1/messages", json=MESSAGES | {"tools": tools})).json()
     assert [block["type"] for block in answer["content"]] == ["text", "tool_use", "tool_use"]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.loop.online.online_desk import Desk, open_desk
 
+from tests.loop.online.online_desk import Desk, open_desk
 from upturn.pool import Pool
 
 

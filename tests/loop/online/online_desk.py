@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RunKey
 from upturn.config import GatewayConfig
-from upturn.dialects import ModelAnswer, ModelRequest, Text, TokenUsage
+from upturn.dialects import FinishReason, ModelAnswer, ModelRequest, Part, Text, TokenUsage
 from upturn.loop.online import OnlineService, RouteTable
 from upturn.models.upstreams import Exchange, FunctionUpstream, Upstream, UpstreamCall, UpstreamError
 from upturn.pool import Pool
 from upturn.records import AgentVersion
 
 Answering = Callable[[ModelRequest], "str | ModelAnswer"]
+
+
+CONFIG = GatewayConfig()
 
 
 class Scripted:
@@ -48,6 +51,10 @@ class Scripted:
     async def close(self) -> None:
         """There is nothing to close."""
 
+    def answer_with(self, *parts: Part, finish: FinishReason = "stop") -> None:
+        """Answers every request with these parts."""
+        self.answer = lambda _: ModelAnswer("", self._name, parts, finish, TokenUsage(3, 4))
+
 
 class Desk(NamedTuple):
     """A service with its parts."""
@@ -57,9 +64,7 @@ class Desk(NamedTuple):
     upstreams: Mapping[str, Scripted]
 
 
-def open_desk(
-    pool: Pool, config: GatewayConfig = GatewayConfig(), agents: tuple[str, ...] = ("ann", "ben")
-) -> Desk:
+def open_desk(pool: Pool, config: GatewayConfig = CONFIG, agents: tuple[str, ...] = ("ann", "ben")) -> Desk:
     """A service over the pool with one version of each agent."""
     registry = AgentRegistry()
     for agent in agents:

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.loop.online.online_desk import Desk, open_desk
 
+from tests.loop.online.online_desk import Desk, open_desk
 from upturn.config import GatewayConfig, RouteConfig
 from upturn.dialects import (
     Conversation,
@@ -182,8 +182,8 @@ async def test_routes_have_agents_and_aliases(tmp_path: Path) -> None:
 
 
 async def test_an_open_tool_loop_keeps_the_version_that_is_no_longer_in_service(desk: Desk) -> None:
-    for name, upstream in desk.upstreams.items():
-        upstream.answer = lambda _, name=name: ModelAnswer("", name, (ToolCall("c1", "find", "{}"),), "tool_calls")
+    for upstream in desk.upstreams.values():
+        upstream.answer_with(ToolCall("c1", "find", "{}"), finish="tool_calls")
     question = Message("user", (Text("look"),))
     _, headers = await serve(desk, arrival(question))
     version = headers["x-upturn-agent-version"]
@@ -197,9 +197,8 @@ async def test_an_open_tool_loop_keeps_the_version_that_is_no_longer_in_service(
 
 
 async def test_thoughts_of_another_model_are_taken_out_on_a_fallback(desk: Desk) -> None:
-    for name, upstream in desk.upstreams.items():
-        thought = Reasoning("hm", "signature")
-        upstream.answer = lambda _, name=name, thought=thought: ModelAnswer("", name, (thought, Text("4")), "stop")
+    for upstream in desk.upstreams.values():
+        upstream.answer_with(Reasoning("hm", "signature"), Text("4"))
     question = Message("user", (Text("2 + 2?"),))
     _, headers = await serve(desk, arrival(question))
     version = headers["x-upturn-agent-version"]

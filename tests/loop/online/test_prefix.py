@@ -1,6 +1,6 @@
 """Digests of conversations."""
 
-from upturn.dialects import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from upturn.dialects import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from upturn.loop.online.prefix import answered_digest, conversation_digests
 
 QUESTION = Message("user", (Text("What is 2 + 2?"),))
@@ -28,7 +28,7 @@ def test_arguments_are_compared_parsed_and_thoughts_ids_and_outer_blanks_are_lef
 
 def test_what_was_said_matters() -> None:
     start = conversation_digests([QUESTION], "")[0]
-    answers = [
+    answers: list[tuple[Part, ...]] = [
         (Text("4"),),
         (Text("5"),),
         (ToolCall("1", "find", '{"a": 1}'),),
