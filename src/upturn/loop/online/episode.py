@@ -106,10 +106,8 @@ class EpisodeTracker:
         tools = _tools_digest(request)
         ends = [number for number, message in enumerate(request.messages) if message.role == "assistant"]
         extends, shared, known_tools = self._earlier(digests, ends, client.tenant)
-        if name is not None:
-            episode = client.episode_id(name)
-        else:
-            episode = call if extends is None else extends.episode
+        unnamed = call if extends is None else extends.episode
+        episode = unnamed if name is None else client.episode_id(name)
         cause = (
             ""
             if extends is not None

@@ -1,0 +1,1 @@
+"""Speed of the gateway, compared with other gateways."""
