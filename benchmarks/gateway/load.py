@@ -109,7 +109,11 @@ async def load(arguments: argparse.Namespace) -> dict[str, object]:
 
     def request(number: int) -> bytes:
         return request_bytes(
-            arguments.url, arguments.model, is_streamed=arguments.stream, key=arguments.key, text=f"Request {number}."
+            arguments.url,
+            arguments.model,
+            is_streamed=arguments.stream,
+            key=arguments.key,
+            text=f"Request {number}.",
         )
 
     async def closed(connection: Connection) -> None:

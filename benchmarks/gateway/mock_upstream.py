@@ -68,7 +68,9 @@ class Mock(asyncio.Protocol):
             if len(self._rest) < end + 4 + length:
                 return
             body, self._rest = self._rest[end + 4 : end + 4 + length], self._rest[end + 4 + length :]
-            asyncio.get_running_loop().call_later(self._delay, self._answer, b'"stream":true' in body.replace(b" ", b""))
+            asyncio.get_running_loop().call_later(
+                self._delay, self._answer, b'"stream":true' in body.replace(b" ", b"")
+            )
 
     def _answer(self, is_streamed: bool) -> None:
         if self._transport is None or self._transport.is_closing():

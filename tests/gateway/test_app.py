@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.loop.online.online_desk import Desk, open_desk
+from upturn.config import GatewayConfig
 from upturn.dialects import Text, ToolCall
 from upturn.gateway import OpenAccess, build_app
 from upturn.models.upstreams import UpstreamError
@@ -28,8 +29,7 @@ RESPONSES = {"model": "default", "input": "hello"}
 async def client_of(pool: Pool, **settings: Any) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, FastAPI]]:
     """An HTTP client of an application over the pool."""
     desk = open_desk(pool)
-    options = {"max_body_bytes": 100_000, "keep_days": 30.0} | settings
-    app = build_app(desk.service, OpenAccess("default"), **options)
+    app = build_app(desk.service, OpenAccess("default"), GatewayConfig(max_body_bytes=100_000), **settings)
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client:
         yield client, desk, app

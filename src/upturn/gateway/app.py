@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from upturn import __version__
+from upturn.config import GatewayConfig
 from upturn.dialects import DIALECTS, Dialect, RequestError, dialect_of
 from upturn.errors import UpturnError
 from upturn.gateway.access import Access
@@ -21,7 +22,8 @@ from upturn.gateway.http import cancel
 from upturn.gateway.model_calls import ModelCalls
 from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
-from upturn.loop.online import OnlineService
+from upturn.gateway.task_routes import task_routes
+from upturn.loop.online import OnlineService, TaskQueue
 from upturn.pool import Pool
 from upturn.pool.calls import delete_contents
 
@@ -39,18 +41,26 @@ _log = logging.getLogger("upturn.gateway")
 def build_app(
     service: OnlineService,
     access: Access,
+    settings: GatewayConfig,
     *,
-    max_body_bytes: int,
-    keep_days: float,
+    tasks: TaskQueue | None = None,
     learn: Callable[[], None] = lambda: None,
     on_stop: Callable[[], Awaitable[None]] | None = None,
 ) -> FastAPI:
-    """Returns the application. ``learn`` is called after feedback was stored, ``on_stop`` after the last call."""
+    """Returns the application.
+
+    ``tasks``: the queue of whole tasks; None = there is no environment. ``learn`` is called after feedback was
+    stored, ``on_stop`` after the last call.
+    """
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        retention = asyncio.ensure_future(_delete_old_contents(service.pool, keep_days))
+        retention = asyncio.ensure_future(_delete_old_contents(service.pool, settings.keep_days))
+        if tasks is not None:
+            tasks.start()
         yield
+        if tasks is not None:
+            await tasks.stop()
         await cancel(retention)
         await service.log.drain()
         if on_stop is not None:
@@ -66,10 +76,11 @@ def build_app(
     )
     recent = RecentAnswers()
     for dialect in DIALECTS.values():
-        endpoint = ModelCalls(dialect, service, access, recent, max_body_bytes=max_body_bytes)
+        endpoint = ModelCalls(dialect, service, access, recent, max_body_bytes=settings.max_body_bytes)
         for prefix in ("", EPISODE_PATH):
             app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
     app.include_router(resource_routes(service, access, learn, __version__))
+    app.include_router(task_routes(tasks, access))
     _add_errors(app)
     describe = app.openapi
     app.openapi = lambda: _with_model_calls(describe())  # type: ignore[method-assign]  # FastAPI's documented way

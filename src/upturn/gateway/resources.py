@@ -1,12 +1,15 @@
 """The endpoints besides model calls: feedback, episodes, router state, models, health."""
 
+import asyncio
+import json
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Engine, select
 
-from upturn.dialects import RequestError
+from upturn.dialects import RequestError, dialect_of
 from upturn.gateway.access import Access
 from upturn.gateway.http import headers_of
 from upturn.gateway.router_state import RouterState, router_state
@@ -16,6 +19,7 @@ from upturn.loop.online import (
     Opinion,
     StoredEpisode,
     accept_feedback,
+    estimated_tokens,
     read_episode,
 )
 from upturn.records import FeedbackSubject
@@ -64,6 +68,12 @@ class ModelList(BaseModel):
 
     object: Literal["list"] = "list"
     data: list[ModelEntry]
+
+
+class TokenCount(BaseModel):
+    """An estimate."""
+
+    input_tokens: int
 
 
 class Health(BaseModel):
@@ -135,12 +145,44 @@ def resource_routes(service: OnlineService, access: Access, learn: Callable[[], 
         learn()
         return _episode_entry(sealed)
 
+    @routes.post("/v1/messages/count_tokens", tags=["calls"])
+    async def count_tokens(request: Request, response: Response) -> TokenCount:
+        """Estimate the tokens of an Anthropic message, at four bytes a token."""
+        client_of(request)
+        body = await request.body()
+        parsed = dialect_of("messages").read_request(with_max_tokens(body))
+        response.headers["x-upturn-estimate"] = "true"
+        return TokenCount(input_tokens=estimated_tokens(parsed))
+
+    @routes.get("/ready", tags=["health"])
+    async def ready() -> Health:
+        """Whether calls are served: the pool can be read, and an agent is in service."""
+        if not service.router.registry.agents():
+            raise RequestError("no agent is in service", status=503, code="no_agent")
+        await asyncio.to_thread(check_pool, service.pool.engine)
+        return Health(version=version)
+
     @routes.get("/health", tags=["health"])
     async def health() -> Health:
         """Whether the process lives."""
         return Health(version=version)
 
     return routes
+
+
+def with_max_tokens(body: bytes) -> bytes:
+    """Returns the body with the limit that a request needs and a count does not; invalid JSON as it is."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    return json.dumps({"max_tokens": 1, **parsed}).encode() if isinstance(parsed, dict) else body
+
+
+def check_pool(engine: Engine) -> None:
+    """Raises StoreError if the pool cannot be read."""
+    with engine.connect() as connection:
+        connection.execute(select(1))
 
 
 def _opinion(body: FeedbackBody) -> Opinion:

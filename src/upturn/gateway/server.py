@@ -1,5 +1,6 @@
 """The gateway of a configuration: pool, registry, router, upstreams and the HTTP application, opened together."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +14,16 @@ from upturn.config import Config
 from upturn.gateway.access import OpenAccess
 from upturn.gateway.app import build_app
 from upturn.gateway.upstreams import Upstreams
-from upturn.loop.online import OnlineService, RouteTable
-from upturn.loop.run import policy_of, store_agent_version, version_of
+from upturn.loop import AgentRuntime, Purpose, Service
+from upturn.loop.online import OnlineService, RouteTable, TaskQueue
+from upturn.loop.run import limits_of, load_checked_kit, policy_of, store_agent_version, version_of
 from upturn.pool import Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
 
 POOL_PATH = Path("upturn.db")
 """The gateway's pool where the configuration names none, in the current folder."""
+
+_log = logging.getLogger("upturn.gateway")
 
 
 class Gateway(NamedTuple):
@@ -44,12 +48,21 @@ def open_gateway(config: Config, keys: Mapping[str, str]) -> Iterator[Gateway]:
             registry.add(version, max_concurrent=agent.load_cap)
             upstreams.add(version)
         router = Router(registry, policy_of(config), RunKey(f"gateway-{uuid4().hex}", config.run.seed))
+        queue = _task_queue(config, keys, pool, router)
         service = OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of)
         app = build_app(
             service,
             OpenAccess(config.pool.tenant),
-            max_body_bytes=config.gateway.max_body_bytes,
-            keep_days=config.gateway.keep_days,
+            config.gateway,
+            tasks=queue,
             on_stop=upstreams.close,
         )
         yield Gateway(app, service)
+
+
+def _task_queue(config: Config, keys: Mapping[str, str], pool: Pool, router: Router) -> TaskQueue:
+    """Returns the queue of tasks in the configured environment."""
+    kit = load_checked_kit(config)
+    agent_keys = {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
+    runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
+    return TaskQueue(pool, Service(runtime, router, pool, Purpose("gateway/tasks", config.run.seed)))

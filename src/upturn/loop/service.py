@@ -42,16 +42,16 @@ class Service:
 
         Raises RoutingError, with nothing stored, when a task has no eligible agent.
         """
-        decisions = self._decide(tasks)
-        wave = self._load_stored(tasks, decisions) or self._run(tasks, decisions)
+        decisions = self.decide(tasks)
+        wave = self._load_stored(tasks, decisions) or self.run(tasks, decisions)
         for served in wave:
             self.failures.add(served.trajectory, served.evaluation)
         outcomes = [RoutingOutcome.of(served.decision, served.evaluation) for served in wave]
         self.router.learn_many([served.decision for served in wave], outcomes)
         return wave
 
-    def _decide(self, tasks: Sequence[Task]) -> list[Decision]:
-        """Decisions under the load of the wave itself."""
+    def decide(self, tasks: Sequence[Task]) -> list[Decision]:
+        """Returns decisions under the load of the wave itself; raises RoutingError without an eligible agent."""
         decisions: list[Decision] = []
         try:
             for task in tasks:
@@ -62,7 +62,8 @@ class Service:
                 self.router.load.release(decision.agent)
         return decisions
 
-    def _run(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
+    def run(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
+        """Runs and evaluates the tasks by their decisions, and stores all of it in one transaction."""
         versions = self.versions()
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
         trajectories = self.runtime.rollout(jobs, self.purpose)

@@ -105,6 +105,19 @@ call_contents = _ledger("call_contents", _text("tenant"))
 """What was said in calls. Its rows are deleted after the retention time, so it has no chain."""
 Index("ix_call_contents_recorded", call_contents.c.recorded_at)
 
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("task_id", Text, primary_key=True),
+    _text("tenant"),
+    _text("key"),
+    _text("state"),
+    _text("reason"),
+    Column("updated_at", Float, nullable=False),
+)
+"""State of the tasks that clients submitted: queued, running, done, failed or cancelled."""
+Index("ix_submissions_state", submissions.c.state, submissions.c.updated_at)
+
 feedback = _ledger(
     "feedback",
     _text("tenant"),

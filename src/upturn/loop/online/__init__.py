@@ -5,12 +5,13 @@ here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``servic
 """
 
 from upturn.loop.online.call_log import CallLog
-from upturn.loop.online.call_task import GENERAL, call_task, message_text
+from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, message_text
 from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
 from upturn.loop.online.feedback import Opinion, Receipt, accept_feedback
 from upturn.loop.online.routes import DEFAULT_ROUTE, RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, read_episode
 from upturn.loop.online.service import Arrival, Decided, LiveCall, OnlineService
+from upturn.loop.online.task_queue import TaskQueue, new_task_id
 from upturn.loop.online.trajectory import RecordedCall, episode_records, episode_task_id
 
 __all__ = [
@@ -31,10 +32,13 @@ __all__ = [
     "RouteTable",
     "StoredEpisode",
     "Target",
+    "TaskQueue",
     "accept_feedback",
     "call_task",
     "episode_records",
     "episode_task_id",
+    "estimated_tokens",
     "message_text",
+    "new_task_id",
     "read_episode",
 ]

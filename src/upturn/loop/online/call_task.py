@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.dialects import Image, Message, ModelRequest, Text, ToolResult
-from upturn.records import MODEL_CALL, JsonValue, Task
+from upturn.dialects import Image, Message, ModelRequest, Text, Toolbox, ToolResult
+from upturn.records import MODEL_CALL, JsonValue, Task, fields_json
 
 GENERAL = "general"
 """The family of calls that name none and match no rule."""
@@ -58,12 +58,19 @@ def message_text(message: Message) -> str:
     return "\n".join(texts)
 
 
+def estimated_tokens(request: ModelRequest) -> int:
+    """Returns about how many tokens the conversation and its tools have."""
+    size = sum(len(message_text(message).encode(errors="replace")) for message in request.messages)
+    if request.tools:
+        size += len(fields_json(Toolbox(request.tools)))
+    return -(-size // _BYTES_A_TOKEN)
+
+
 def _context(request: ModelRequest, route: str, *, is_guess: bool) -> Mapping[str, JsonValue]:
-    size = sum(len(message_text(message)) for message in request.messages)
     return {
         "route": route,
         "is_guess": is_guess,
-        "tokens": size // _BYTES_A_TOKEN,
+        "tokens": estimated_tokens(request),
         "tools": len(request.tools),
         "turns": sum(message.role == "assistant" for message in request.messages),
         "has_images": any(isinstance(part, Image) for message in request.messages for part in message.parts),

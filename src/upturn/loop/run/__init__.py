@@ -16,7 +16,7 @@ from upturn.loop.run.context import (
     version_of,
 )
 from upturn.loop.run.journal import read_progress
-from upturn.loop.run.preflight import name_problems
+from upturn.loop.run.preflight import load_checked_kit, name_problems
 from upturn.loop.run.reward_models import proxy_scores
 from upturn.loop.run.run_folders import choose_run, latest_run
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, SET_ASIDE, FileKit
@@ -31,6 +31,7 @@ __all__ = [
     "configure_torch",
     "latest_run",
     "limits_of",
+    "load_checked_kit",
     "name_problems",
     "open_run",
     "policy_of",

@@ -1,4 +1,4 @@
-"""Reads of clients' model calls, and the deletion of what was said in them.
+"""Clients' model calls and submitted tasks: reads, states, and the deletion of what was said in calls.
 
 Calls are written like all records, with ``Pool.append``. Start with ``reads``.
 """
@@ -11,12 +11,26 @@ from upturn.pool.calls.reads import (
     latest_prefix,
 )
 from upturn.pool.calls.retention import delete_contents
+from upturn.pool.calls.submissions import (
+    Submission,
+    SubmissionState,
+    cancel_queued,
+    set_states,
+    submissions_in,
+    submit_task,
+)
 
 __all__ = [
     "StoredCall",
+    "Submission",
+    "SubmissionState",
     "call_by_id",
     "calls_of_episode",
+    "cancel_queued",
     "delete_contents",
     "episode_decision",
     "latest_prefix",
+    "set_states",
+    "submissions_in",
+    "submit_task",
 ]

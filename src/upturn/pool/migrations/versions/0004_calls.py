@@ -1,4 +1,4 @@
-"""Model calls of clients, and what was said in them."""
+"""Model calls of clients, what was said in them, and the state of tasks that clients submit."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def _shared_columns() -> list[sa.Column[Any]]:
 
 
 def upgrade() -> None:
-    """Creates both tables."""
+    """Creates the tables."""
     op.create_table(
         "calls",
         sa.Column("id", sa.Text(), primary_key=True),
@@ -43,3 +43,10 @@ def upgrade() -> None:
     )
     op.create_index("ix_call_contents_sequence", "call_contents", ["sequence"])
     op.create_index("ix_call_contents_recorded", "call_contents", ["recorded_at"])
+    op.create_table(
+        "submissions",
+        sa.Column("task_id", sa.Text(), primary_key=True),
+        *(sa.Column(name, sa.Text(), nullable=False) for name in ("tenant", "key", "state", "reason")),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+    )
+    op.create_index("ix_submissions_state", "submissions", ["state", "updated_at"])

@@ -1,0 +1,132 @@
+"""The endpoints for whole tasks: submit, get, list, cancel."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field, JsonValue
+
+from upturn.dialects import RequestError
+from upturn.gateway.access import Access
+from upturn.gateway.http import headers_of
+from upturn.gateway.resources import Wire
+from upturn.loop.online import Client, TaskQueue, new_task_id
+from upturn.pool.calls import Submission
+from upturn.records import Task
+
+
+class TaskBody(Wire):
+    """A task for the agents that Upturn runs."""
+
+    instruction: Annotated[str, Field(min_length=1, max_length=100_000)]
+    family: Annotated[str, Field(min_length=1, max_length=200)] = "general"
+    level: Annotated[int, Field(ge=1, le=9999)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    context: dict[str, JsonValue] = Field(default_factory=dict)
+    """Further data for the environment."""
+    episode: Annotated[str, Field(max_length=200)] | None = None
+    id: Annotated[str, Field(pattern=r"^[\w.:/-]+$", max_length=200)] | None = None
+    """Your id, for retries. Without it, every request is another task."""
+
+
+class TurnEntry(BaseModel):
+    """One turn of an agent."""
+
+    observation: str
+    text: str
+
+
+class TaskEntry(BaseModel):
+    """A submitted task."""
+
+    id: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    reason: str
+    """Why it failed or was cancelled."""
+    instruction: str
+    family: str
+    agent_version: str | None = None
+    """None = no agent has done it."""
+    verdict: Literal["success", "failure", "missing"] | None = None
+    """None = not evaluated."""
+    score: float | None = None
+    turns: list[TurnEntry] | None = None
+    """None in lists, and before the task has run."""
+
+
+class TaskList(BaseModel):
+    """Submitted tasks, the oldest first."""
+
+    data: list[TaskEntry]
+
+
+def task_routes(queue: TaskQueue | None, access: Access) -> APIRouter:
+    """Returns the endpoints; without a queue they answer that no environment is configured."""
+    routes = APIRouter(tags=["tasks"])
+
+    def client_of(request: Request) -> Client:
+        return access.client(headers_of(request.scope), request.scope)
+
+    def open_queue() -> TaskQueue:
+        if queue is None:
+            raise RequestError(
+                "this server runs no tasks; configure an [environment] and an agent that acts in it",
+                status=404,
+                code="no_environment",
+            )
+        return queue
+
+    @routes.post("/v1/tasks", status_code=202)
+    async def submit(body: TaskBody, request: Request) -> TaskEntry:
+        """Submit a task; it is stored when this returns, and runs soon."""
+        tasks, client = open_queue(), client_of(request)
+        task = Task(
+            id=body.id or new_task_id(),
+            instruction=body.instruction,
+            family=body.family,
+            environment=tasks.environment,
+            level=body.level,
+            seed=body.seed,
+            tenant=client.tenant,
+            context=body.context,
+            episode=None if body.episode is None else client.episode_id(body.episode),
+        )
+        return _entry(await tasks.submit(task, client))
+
+    @routes.get("/v1/tasks")
+    async def listing(request: Request) -> TaskList:
+        """List your tasks."""
+        return TaskList(data=[_entry(submission) for submission in open_queue().submitted(client_of(request))])
+
+    @routes.get("/v1/tasks/{task:path}")
+    async def get(task: str, request: Request) -> TaskEntry:
+        """Show a task with its result."""
+        tasks = open_queue()
+        submission = tasks.find(task, client_of(request))
+        entry = _entry(submission)
+        experience = tasks.experience(submission)
+        if experience is None:
+            return entry
+        trajectory, evaluation = experience.trajectory, experience.evaluation
+        entry.agent_version = trajectory.agent_version
+        entry.turns = [TurnEntry(observation=turn.observation.text, text=turn.text) for turn in trajectory.turns]
+        if evaluation is not None:
+            entry.verdict, entry.score = evaluation.verdict, evaluation.score
+        return entry
+
+    @routes.post("/v1/tasks/{task:path}/cancel")
+    async def cancel(task: str, request: Request) -> TaskEntry:
+        """Cancel a task that is still queued; one that runs or has run is not changed."""
+        return _entry(await open_queue().cancel(task, client_of(request)))
+
+    return routes
+
+
+def _entry(submission: Submission) -> TaskEntry:
+    task = submission.task
+    return TaskEntry(
+        id=task.id,
+        state=submission.state,
+        reason=submission.reason,
+        instruction=task.instruction,
+        family=task.family,
+    )

@@ -1,0 +1,126 @@
+"""Whole tasks that clients submit to the agents that Upturn runs: a durable queue, served in waves.
+
+A task is stored before it is acknowledged. Waves go through ``loop.service``: the router decides here, in the event
+loop; rollouts and evaluations run in one thread. Tasks that were queued or running when the process ended run again
+at the next start, unless their evaluation is stored.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from upturn.dialects import RequestError
+from upturn.errors import RoutingError, StoreConflictError, UpturnError, error_text
+from upturn.loop.online.episode import Client
+from upturn.loop.service import Service
+from upturn.pool import ALL_TENANTS, Experience, Pool
+from upturn.pool.calls import Submission, cancel_queued, set_states, submissions_in, submit_task
+from upturn.records import Task
+
+_WAVE = 32
+"""Tasks in one wave: a new one begins when the last of them is done."""
+_log = logging.getLogger("upturn.gateway")
+
+
+class TaskQueue:
+    """The queue of one server. For one event loop."""
+
+    def __init__(self, pool: Pool, service: Service, on_done: Callable[[], None] = lambda: None) -> None:
+        """``on_done`` is called after each wave."""
+        self._pool = pool
+        self._service = service
+        self._on_done = on_done
+        self._is_wanted = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def environment(self) -> str:
+        """Name of the environment that tasks run in."""
+        return self._service.runtime.kit.name
+
+    def start(self) -> None:
+        """Begins with the tasks that an earlier process left."""
+        self._is_wanted.set()
+        self._worker = asyncio.get_running_loop().create_task(self._work())
+
+    async def stop(self) -> None:
+        """Lets the running wave finish; queued tasks stay queued."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+            await asyncio.wait([worker])
+
+    async def submit(self, task: Task, client: Client) -> Submission:
+        """Returns the submission once it is durable; the same task again is the same submission.
+
+        Raises RequestError (409) for an id of another task.
+        """
+        try:
+            await asyncio.to_thread(submit_task, self._pool, task, client.key)
+        except StoreConflictError as exc:
+            raise RequestError(str(exc), status=409, code="task_conflict", field="id") from exc
+        self._is_wanted.set()
+        return self.find(task.id, client)
+
+    def find(self, task_id: str, client: Client) -> Submission:
+        """Returns the client's submission; raises RequestError (404) for an unknown id."""
+        stored = submissions_in(self._pool.engine, tenant=client.tenant, key=client.key, task_id=task_id)
+        if not stored:
+            raise RequestError(f"no task {task_id!r}; POST /v1/tasks makes one", status=404, code="unknown_task")
+        return stored[0]
+
+    def submitted(self, client: Client) -> Sequence[Submission]:
+        """Returns the client's submissions, the oldest first."""
+        return submissions_in(self._pool.engine, tenant=client.tenant, key=client.key)
+
+    async def cancel(self, task_id: str, client: Client) -> Submission:
+        """Returns the submission after its cancellation; a task that runs or has run is not changed."""
+        self.find(task_id, client)
+        await asyncio.to_thread(cancel_queued, self._pool, task_id, tenant=client.tenant, key=client.key)
+        return self.find(task_id, client)
+
+    def experience(self, submission: Submission) -> Experience | None:
+        """Returns the trajectory and evaluation of a task that has run; None = it has not."""
+        tenant = submission.task.tenant
+        ids = self._pool.trajectory_ids(submission.task.id, tenant=tenant)
+        if not ids:
+            return None
+        return next(iter(self._pool.experiences_of(ids[-1:], tenant=tenant, has_tokens=False)))
+
+    async def _work(self) -> None:
+        while True:
+            await self._is_wanted.wait()
+            self._is_wanted.clear()
+            while wave := submissions_in(
+                self._pool.engine, tenant=ALL_TENANTS, states=("queued", "running"), limit=_WAVE
+            ):
+                await self._serve([member.task for member in wave])
+                self._on_done()
+
+    async def _serve(self, wave: Sequence[Task]) -> None:
+        tasks = [task for task in wave if not self._pool.trajectory_ids(task.id, tenant=task.tenant)]
+        done = [task.id for task in wave if task not in tasks]
+        if done:
+            await asyncio.to_thread(set_states, self._pool, done, "done")
+        for tenant in dict.fromkeys(task.tenant for task in tasks):
+            await self._serve_tenant([task for task in tasks if task.tenant == tenant])
+
+    async def _serve_tenant(self, tasks: Sequence[Task]) -> None:
+        ids = [task.id for task in tasks]
+        try:
+            decisions = self._service.decide(tasks)
+            await asyncio.to_thread(set_states, self._pool, ids, "running")
+            await asyncio.shield(asyncio.to_thread(self._service.run, tasks, decisions))
+        except (RoutingError, UpturnError) as exc:
+            await asyncio.to_thread(set_states, self._pool, ids, "failed", str(exc))
+        except Exception as exc:  # noqa: BLE001  boundary: an environment may raise anything, and others wait
+            _log.exception("a wave of tasks failed")
+            await asyncio.to_thread(set_states, self._pool, ids, "failed", error_text(exc))
+        else:
+            await asyncio.to_thread(set_states, self._pool, ids, "done")
+
+
+def new_task_id() -> str:
+    """Returns an id for a task whose client names none."""
+    return f"task-{uuid4().hex}"

@@ -1,0 +1,122 @@
+"""Tasks that clients submit: durable, run once, cancellable, per client."""
+
+import asyncio
+import importlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from upturn.dialects import RequestError
+from upturn.loop.online import Client, TaskQueue
+from upturn.pool.calls import set_states, submit_task
+from upturn.records import Task
+
+CLIENT = Client("default")
+
+
+@pytest.fixture
+def toys(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """``toy_desk.py``: agents that solve sums and products, or refuse."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))
+    return importlib.import_module("toy_desk")
+
+
+@pytest.fixture
+def run(toys: ModuleType, tmp_path: Path) -> Iterator[ModuleType]:
+    with toys.opened(tmp_path / "run") as context:
+        yield context
+
+
+async def finished(queue: TaskQueue, *tasks: Task) -> list[str]:
+    """The states of the tasks once none is queued or running."""
+    while True:
+        states: list[str] = [queue.find(task.id, CLIENT).state for task in tasks]
+        if not set(states) & {"queued", "running"}:
+            return states
+        await asyncio.sleep(0.01)
+
+
+async def test_submitted_tasks_are_routed_run_evaluated_and_stored(run: ModuleType) -> None:
+    waves: list[int] = []
+    queue = TaskQueue(run.pool, run.service, lambda: waves.append(1))
+    tasks = run.next_tasks(5)
+    queue.start()
+    for task in tasks:
+        assert (await queue.submit(task, CLIENT)).state in ("queued", "running", "done")
+    assert await finished(queue, *tasks) == ["done"] * 5
+    await queue.stop()
+    assert waves
+    assert sorted(decision.task_id for decision in run.pool.decisions(tenant="default")) == sorted(
+        task.id for task in tasks
+    )
+    for task in tasks:
+        experience = queue.experience(queue.find(task.id, CLIENT))
+        assert experience is not None
+        assert experience.task == task
+        assert experience.evaluation is not None
+
+
+async def test_the_same_task_again_is_the_same_submission_and_runs_once(run: ModuleType) -> None:
+    queue = TaskQueue(run.pool, run.service)
+    [task] = run.next_tasks(1)
+    queue.start()
+    for _ in range(3):
+        await queue.submit(task, CLIENT)
+        await finished(queue, task)
+    await queue.stop()
+    assert len(list(run.pool.trajectories(tenant="default"))) == 1
+    assert len(queue.submitted(CLIENT)) == 1
+
+
+async def test_an_id_of_another_task_or_client_is_refused(run: ModuleType) -> None:
+    queue = TaskQueue(run.pool, run.service)
+    [task] = run.next_tasks(1)
+    await queue.submit(task, CLIENT)
+    for changed, client in ((replace(task, level=3), CLIENT), (task, Client("default", "other"))):
+        with pytest.raises(RequestError) as caught:
+            await queue.submit(changed, client)
+        assert caught.value.status == 409
+    with pytest.raises(RequestError, match="no task") as caught:
+        queue.find(task.id, Client("default", "other"))
+    assert caught.value.status == 404
+
+
+async def test_a_queued_task_can_be_cancelled_and_does_not_run(run: ModuleType) -> None:
+    queue = TaskQueue(run.pool, run.service)
+    first, second = run.next_tasks(2)
+    for task in (first, second):
+        await queue.submit(task, CLIENT)
+    assert (await queue.cancel(first.id, CLIENT)).state == "cancelled"
+    queue.start()
+    assert await finished(queue, first, second) == ["cancelled", "done"]
+    assert (await queue.cancel(second.id, CLIENT)).state == "done"
+    await queue.stop()
+    assert [trajectory.task_id for trajectory in run.pool.trajectories(tenant="default")] == [second.id]
+
+
+async def test_tasks_that_an_earlier_process_left_run_at_the_start_and_done_ones_do_not(run: ModuleType) -> None:
+    left, half_done, new = run.next_tasks(3)
+    for task in (left, half_done, new):
+        submit_task(run.pool, task, "")
+    await asyncio.to_thread(run.service.serve, [half_done])
+    set_states(run.pool, [left.id, half_done.id], "running")
+    queue = TaskQueue(run.pool, run.service)
+    queue.start()
+    assert await finished(queue, left, half_done, new) == ["done"] * 3
+    await queue.stop()
+    assert len(list(run.pool.trajectories(tenant="default"))) == 3
+
+
+async def test_a_task_that_no_agent_may_do_fails_with_the_reason(run: ModuleType) -> None:
+    queue = TaskQueue(run.pool, run.service)
+    [task] = run.next_tasks(1)
+    for agent in list(run.router.registry.agents()):
+        run.router.registry.remove(agent)
+    queue.start()
+    await queue.submit(task, CLIENT)
+    assert await finished(queue, task) == ["failed"]
+    await queue.stop()
+    assert "no agent is in service" in queue.find(task.id, CLIENT).reason
