@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from upturn.config.config import Config
+from upturn.config.learning import RolloutConfig
 from upturn.config.section import AgentConfig, EnvironmentConfig
 from upturn.config.settings import Settings, changed_settings
 
@@ -40,7 +41,7 @@ _UNUSED_BY_POLICY = {
     "rule_based": {"discount"},
     "uniform": {"floor", "discount", "default_agent", "rules"},
 }
-_ENGINE_SETTINGS = {"url", "dialect", "weights", "api_key_env", "timeout_seconds", "max_length"}
+_ENGINE_SETTINGS = {"url", "dialect", "weights", "logprobs", "api_key_env", "timeout_seconds", "max_length"}
 _UNUSED_BY_PLACE = {
     "process": {"workers", "address", "gpus_per_worker", "folder", *_ENGINE_SETTINGS},
     "ray": _ENGINE_SETTINGS,
@@ -244,6 +245,26 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
             f"rollouts.weights = {rollouts.weights!r} has no effect with rollouts.dialect = 'vllm' and [lora]: "
             "only the adapter is handed over; omit it",
         )
+    if rollouts.place == "engine":
+        for prefix, section in config.algorithms.items():
+            yield from _raw_logprobs(rollouts, prefix, section)
+
+
+def _raw_logprobs(rollouts: RolloutConfig, prefix: str, section: Settings) -> Iterator[Contradiction]:
+    """A policy gradient at another temperature than 1 with log-probs that are the model's at temperature 1."""
+    heat = getattr(section, "temperature", 1.0)
+    is_default = rollouts.logprobs == "auto" and rollouts.dialect == "vllm"
+    if heat == 1.0 or not hasattr(section, "mismatch") or not (is_default or rollouts.logprobs == "raw"):
+        return
+    stated = "the default of rollouts.dialect = 'vllm'" if is_default else "rollouts.logprobs = 'raw'"
+    cure = "start it with --logprobs-mode processed_logprobs"
+    if rollouts.dialect == "sglang":
+        cure = "start it without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment"
+    yield Contradiction(
+        (f"{prefix}.temperature", "rollouts.logprobs"),
+        f"{prefix}.temperature = {heat} needs log-probs at that temperature, but {stated} returns those at "
+        f"temperature 1; {cure} and set rollouts.logprobs = 'processed', or sample at 1",
+    )
 
 
 def _precision(config: Config) -> Iterator[Contradiction]:
