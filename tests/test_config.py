@@ -22,6 +22,7 @@ from upturn.training.algorithms.rft import RftSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
 FAR = {"name": "far", "kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}
+VLLM = {"place": "engine", "url": "http://x", "dialect": "vllm"}
 RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
 
 
@@ -328,18 +329,11 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
         ),
         ({"rollouts": {"logprobs": "raw"}}, ("rollouts.logprobs = 'raw'", "rollouts.place = 'process'")),
         (
-            {
-                "rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm"},
-                "loop": {"train": ["grpo"]},
-                "grpo": {"temperature": 0.7},
-            },
+            {"rollouts": VLLM, "grpo": {"temperature": 0.7}},
             ("grpo.temperature = 0.7", "the default of rollouts.dialect = 'vllm'", "--logprobs-mode processed"),
         ),
         (
-            {
-                "rollouts": {"place": "engine", "url": "http://x", "logprobs": "raw"},
-                "ppo": {"temperature": 1.2},
-            },
+            {"rollouts": {"place": "engine", "url": "http://x", "logprobs": "raw"}, "ppo": {"temperature": 1.2}},
             ("ppo.temperature = 1.2", "rollouts.logprobs = 'raw'", "without SGLANG_RETURN_ORIGINAL_LOGPROB"),
         ),
         ({"rollouts": {"weights": "bfloat16"}}, ("rollouts.weights = 'bfloat16'", "rollouts.place = 'process'")),
@@ -414,16 +408,10 @@ def test_contradiction_names_both_sides(raw: dict[str, Any], sides: tuple[str, .
         {"rollouts": {"place": "engine", "url": "http://localhost:30000", "folder": "x"}},
         {"rollouts": {"place": "engine", "url": "http://localhost:8000", "dialect": "vllm"}, "lora": {"rank": 8}},
         {"rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm", "weights": "bfloat16"}},
-        {"rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm", "logprobs": "raw"}},
-        {
-            "rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm", "logprobs": "processed"},
-            "grpo": {"temperature": 0.7},
-        },
+        {"rollouts": {**VLLM, "logprobs": "raw"}},
+        {"rollouts": {**VLLM, "logprobs": "processed"}, "grpo": {"temperature": 0.7}},
         {"rollouts": {"place": "engine", "url": "http://x"}, "grpo": {"temperature": 0.7}},
-        {
-            "rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm"},
-            "online_dpo": {"temperature": 0.7},
-        },
+        {"rollouts": VLLM, "online_dpo": {"temperature": 0.7}},
         {"rollouts": {"place": "ray"}, "lora": {"rank": 8, "alpha": 8, "targets": ["q_proj"]}},
         {"world_model": {"warm_up": False}},
         {"rejection": {"group_size": 4}},
