@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from benchmarks.errands import MODEL
-from upturn.config import AdapterSettings, AgentConfig, Config, Limits, OptimiserSettings, RolloutConfig
+from upturn.config import (
+    AdapterSettings,
+    AgentConfig,
+    Config,
+    Limits,
+    OptimiserSettings,
+    RolloutConfig,
+    SamplingSettings,
+)
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, AgentRuntime
 from upturn.loop.rollouts.policy_worker import PolicyWorker
@@ -148,7 +156,22 @@ def test_every_setting_has_an_effect(desk: ModuleType) -> None:
     assert adapter_settings(_config(desk, lora=None), seed=7) is None
 
 
-def test_without_peft_nothing_is_started(desk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_packages_nothing_is_started(desk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upturn.loop.run.preflight.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"lora\.rank = 2 needs PEFT, .* pip install 'upturn\[lora\]'"):
         check_names(_config(desk), desk.kit())
+    few_bits = OptimiserSettings(precision="bfloat16_weights", moments="8bit")
+    config = _config(desk, lora=AdapterSettings(rank=2, base="nf4"))
+    with pytest.raises(ConfigError) as caught:
+        check_names(
+            config.with_sections(
+                GrpoSettings(optimiser=few_bits, sampling=SamplingSettings(calls_only=True)), optimiser=few_bits
+            ),
+            desk.kit(),
+        )
+    assert [problem for problem in caught.value.problems if "pip install" in problem] == [
+        "lora.rank = 2 needs PEFT, which is not installed: pip install 'upturn[lora]'",
+        "lora.base = 'nf4' needs bitsandbytes, which is not installed: pip install 'upturn[quantised]'",
+        "optimiser.moments = '8bit' needs bitsandbytes, which is not installed: pip install 'upturn[quantised]'",
+        "grpo.sampling.calls_only = true needs llguidance, which is not installed: pip install 'upturn[grammar]'",
+    ]

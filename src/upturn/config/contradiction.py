@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from upturn.config.config import Config
-from upturn.config.learning import RolloutConfig
+from upturn.config.learning import OptimiserSettings, RolloutConfig
 from upturn.config.section import AgentConfig, EnvironmentConfig
 from upturn.config.settings import Settings, changed_settings
 
@@ -268,19 +268,37 @@ def _raw_logprobs(rollouts: RolloutConfig, prefix: str, section: Settings) -> It
 
 
 def _precision(config: Config) -> Iterator[Contradiction]:
-    precision = config.optimiser.precision
-    if config.lora is not None and config.lora.base != "full" and precision != "bfloat16_weights":
+    """Weights in training that the adapter or the sampler do not have."""
+    precisions, full = _precisions(config), _full_precision(config)
+    if config.lora is not None and config.lora.base != "full" and full:
         yield Contradiction(
-            ("lora.base", "optimiser.precision"),
-            f"lora.base = {config.lora.base!r} needs bfloat16 for all other weights, but optimiser.precision is "
-            f"{precision!r}; set optimiser.precision = 'bfloat16_weights', or remove lora.base",
+            ("lora.base", full),
+            f"lora.base = {config.lora.base!r} needs bfloat16 for all other weights, but {full} is "
+            f"{precisions[full]!r}; set {full} = 'bfloat16_weights', or remove lora.base",
         )
-    if config.rollouts.place == "ray" and precision == "bfloat16_weights":
+    short = next((name for name, value in precisions.items() if value == "bfloat16_weights"), None)
+    if config.rollouts.place == "ray" and short is not None:
         yield Contradiction(
-            ("rollouts.place", "optimiser.precision"),
-            "rollouts.place = 'ray' samples with float32 weights, but optimiser.precision = 'bfloat16_weights' "
-            "trains others; sample in the process or with an engine, or set another precision",
+            ("rollouts.place", short),
+            f"rollouts.place = 'ray' samples with float32 weights, but {short} = 'bfloat16_weights' trains others; "
+            "sample in the process or with an engine, or set another precision",
         )
+
+
+def _precisions(config: Config) -> dict[str, str]:
+    """The precision of training by the full name of its setting: the shared one first, then by algorithm."""
+    sections = {"optimiser": config.optimiser}
+    sections |= {
+        f"{name}.optimiser": section.optimiser
+        for name, section in config.algorithms.items()
+        if isinstance(getattr(section, "optimiser", None), OptimiserSettings)
+    }
+    return {f"{name}.precision": section.precision for name, section in sections.items()}
+
+
+def _full_precision(config: Config) -> str:
+    """The first setting by which weights are in float32 during training; empty = there is none."""
+    return next((name for name, value in _precisions(config).items() if value != "bfloat16_weights"), "")
 
 
 def _overlong(config: Config) -> Iterator[Contradiction]:
@@ -372,14 +390,14 @@ def _improved_agent(config: Config) -> Iterator[Contradiction]:
     elif (
         (agent := config.improved_agent) is not None
         and agent.weights != "float32"
-        and config.optimiser.precision != "bfloat16_weights"
+        and (full := _full_precision(config))
     ):
         # the trained weights would differ from the served ones
         weights = f"agents[{config.agents.index(agent)}].weights"
         yield Contradiction(
             (weights, "loop.improve", "loop.train"),
             f"{weights} = {agent.weights!r} cannot be trained in float32, and {agent.name!r} is to be trained; set "
-            "optimiser.precision = 'bfloat16_weights', omit it, or train another agent",
+            f"{full} = 'bfloat16_weights', omit it, or train another agent",
         )
 
 
