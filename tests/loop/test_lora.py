@@ -162,16 +162,14 @@ def test_without_the_packages_nothing_is_started(desk: ModuleType, monkeypatch: 
         check_names(_config(desk), desk.kit())
     few_bits = OptimiserSettings(precision="bfloat16_weights", moments="8bit")
     config = _config(desk, lora=AdapterSettings(rank=2, base="nf4"))
+    agents = tuple(replace(agent, sampling=SamplingSettings(calls_only=True)) for agent in config.agents[:1])
+    config = config.with_sections(GrpoSettings(optimiser=few_bits), optimiser=few_bits, agents=agents)
     with pytest.raises(ConfigError) as caught:
-        check_names(
-            config.with_sections(
-                GrpoSettings(optimiser=few_bits, sampling=SamplingSettings(calls_only=True)), optimiser=few_bits
-            ),
-            desk.kit(),
-        )
-    assert [problem for problem in caught.value.problems if "pip install" in problem] == [
-        "lora.rank = 2 needs PEFT, which is not installed: pip install 'upturn[lora]'",
-        "lora.base = 'nf4' needs bitsandbytes, which is not installed: pip install 'upturn[quantised]'",
-        "optimiser.moments = '8bit' needs bitsandbytes, which is not installed: pip install 'upturn[quantised]'",
-        "grpo.sampling.calls_only = true needs llguidance, which is not installed: pip install 'upturn[grammar]'",
+        check_names(config, desk.kit())
+    needed = [problem.partition(", which is not installed") for problem in caught.value.problems]
+    assert [(problem, cure) for problem, _, cure in needed if cure] == [
+        ("lora.rank = 2 needs PEFT", ": pip install 'upturn[lora]'"),
+        ("lora.base = 'nf4' needs bitsandbytes", ": pip install 'upturn[quantised]'"),
+        ("optimiser.moments = '8bit' needs bitsandbytes", ": pip install 'upturn[quantised]'"),
+        ("agents[0].sampling.calls_only = true needs llguidance", ": pip install 'upturn[grammar]'"),
     ]
