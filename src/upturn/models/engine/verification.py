@@ -34,8 +34,8 @@ TOLERANCE = 1e-3
 _USUAL_LOGIT = 10.0
 """Models with smaller logits are compared more strictly: rounding is relative to them."""
 _ROUGH_LOGIT = 2.0
-"""In other types than float32, models with larger logits may differ by more: by 5 % of the largest logit. A model of
-28 layers differs by 2.3 %."""
+"""In other types than float32, models with larger logits may differ by more: by 5 % of the largest logit. A model
+of 28 layers differs by 2.3 %."""
 _LENGTH = 192
 """Tokens of the comparison: three quarters of them are enough for a prefix to be shared, not copied."""
 _WIDEST_WINDOW = 1024
