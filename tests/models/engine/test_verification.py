@@ -145,15 +145,13 @@ def test_the_smallest_engines_are_verified_and_left_empty(max_length: int, forwa
 def _deep_half() -> PreTrainedModel:
     """A model of 28 layers in bfloat16 with logits up to 25, as those of trained models are."""
     torch.manual_seed(0)
-    sizes = {"vocab_size": 500, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 28}
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            **sizes, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False, initializer_range=0.12
-        )
-    ).eval()
+    sizes: dict[str, Any] = {"vocab_size": 500, "hidden_size": 64, "intermediate_size": 128}
+    sizes |= {"num_hidden_layers": 28, "num_attention_heads": 4, "num_key_value_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=False, initializer_range=0.12)).eval()
     with torch.no_grad():
         model.lm_head.weight *= 25 / model(torch.arange(192)[None] * 7 % 500).logits.abs().max()
-    return model.bfloat16()
+    model.bfloat16()
+    return model
 
 
 def test_rounding_of_large_logits_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
