@@ -287,12 +287,9 @@ def _precision(config: Config) -> Iterator[Contradiction]:
 
 def _precisions(config: Config) -> dict[str, str]:
     """The precision of training by the full name of its setting: the shared one first, then by algorithm."""
+    parts = {name: getattr(section, "optimiser", None) for name, section in config.algorithms.items()}
     sections = {"optimiser": config.optimiser}
-    sections |= {
-        f"{name}.optimiser": section.optimiser
-        for name, section in config.algorithms.items()
-        if isinstance(getattr(section, "optimiser", None), OptimiserSettings)
-    }
+    sections |= {f"{name}.optimiser": part for name, part in parts.items() if isinstance(part, OptimiserSettings)}
     return {f"{name}.precision": section.precision for name, section in sections.items()}
 
 

@@ -147,7 +147,7 @@ def _deep_half() -> PreTrainedModel:
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"vocab_size": 500, "hidden_size": 64, "intermediate_size": 128}
     sizes |= {"num_hidden_layers": 28, "num_attention_heads": 4, "num_key_value_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=False, initializer_range=0.12)).eval()
+    model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=False, initializer_range=0.12))
     with torch.no_grad():
         model.lm_head.weight *= 25 / model(torch.arange(192)[None] * 7 % 500).logits.abs().max()
     model.bfloat16()
