@@ -144,6 +144,7 @@ def create_app(
     """
     resolved = resolve_kit(kit) if isinstance(kit, str) else kit
     environment = partial(KitEnvironment, resolved, max_turns, Lock())
-    return http_server.create_app(
+    app: FastAPI = http_server.create_app(
         environment, KitAction, KitObservation, env_name=resolved.name, max_concurrent_envs=max_sessions
     )
+    return app
