@@ -22,6 +22,8 @@ from upturn.training.algorithms.rft import RftSettings
 
 NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
 FAR = {"name": "far", "kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}
+VLLM = {"place": "engine", "url": "http://x", "dialect": "vllm"}
+SHORT_WEIGHTS = {"optimiser": {"precision": "bfloat16_weights"}}
 RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
 
 
@@ -202,13 +204,15 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             {"agents": [{**NANO, "weights": "bfloat16"}]},
             ("agents[0].weights = 'bfloat16' cannot be trained", "optimiser.precision"),
         ),
+        ({"lora": {"rank": 4, "base": "nf4"}}, ("lora.base = 'nf4' needs", "but optimiser.precision is 'float32'")),
         (
-            {"lora": {"rank": 4, "base": "nf4"}},
-            ("lora.base = 'nf4' needs bfloat16", "optimiser.precision is 'float32'"),
+            {"lora": {"rank": 4, "base": "nf4"}, **SHORT_WEIGHTS, "grpo": {"optimiser": {"precision": "float32"}}},
+            ("lora.base = 'nf4' needs bfloat16", "grpo.optimiser.precision is 'float32'"),
         ),
+        ({"rollouts": {"place": "ray"}, "grpo": SHORT_WEIGHTS}, ("place = 'ray'", "grpo.optimiser.precision = ")),
         (
-            {"rollouts": {"place": "ray"}, "optimiser": {"precision": "bfloat16_weights"}},
-            ("rollouts.place = 'ray'", "optimiser.precision = 'bfloat16_weights'"),
+            {"rollouts": {"place": "ray"}, **SHORT_WEIGHTS},
+            ("place = 'ray'", "but optimiser.precision = 'bfloat16_w"),
         ),
         (
             {"agents": [FAR], "loop": {"train": []}, "run": {"device": "cuda"}},
@@ -326,6 +330,15 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             },
             ("rollouts.weights = 'bfloat16'", "rollouts.dialect = 'vllm' and [lora]"),
         ),
+        ({"rollouts": {"logprobs": "raw"}}, ("rollouts.logprobs = 'raw'", "rollouts.place = 'process'")),
+        (
+            {"rollouts": VLLM, "grpo": {"temperature": 0.7}},
+            ("grpo.temperature = 0.7", "the default of rollouts.dialect = 'vllm'", "--logprobs-mode processed"),
+        ),
+        (
+            {"rollouts": {"place": "engine", "url": "http://x", "logprobs": "raw"}, "ppo": {"temperature": 1.2}},
+            ("ppo.temperature = 1.2", "rollouts.logprobs = 'raw'", "without SGLANG_RETURN_ORIGINAL_LOGPROB"),
+        ),
         ({"rollouts": {"weights": "bfloat16"}}, ("rollouts.weights = 'bfloat16'", "rollouts.place = 'process'")),
         ({"lora": {"alpha": 16}}, ("lora.rank: missing", "set it")),
         (
@@ -398,6 +411,11 @@ def test_contradiction_names_both_sides(raw: dict[str, Any], sides: tuple[str, .
         {"rollouts": {"place": "engine", "url": "http://localhost:30000", "folder": "x"}},
         {"rollouts": {"place": "engine", "url": "http://localhost:8000", "dialect": "vllm"}, "lora": {"rank": 8}},
         {"rollouts": {"place": "engine", "url": "http://x", "dialect": "vllm", "weights": "bfloat16"}},
+        {"lora": {"rank": 4, "base": "nf4"}, **SHORT_WEIGHTS, "agents": [{**NANO, "weights": "bfloat16"}]},
+        {"rollouts": {**VLLM, "logprobs": "raw"}},
+        {"rollouts": {**VLLM, "logprobs": "processed"}, "grpo": {"temperature": 0.7}},
+        {"rollouts": {"place": "engine", "url": "http://x"}, "grpo": {"temperature": 0.7}},
+        {"rollouts": VLLM, "online_dpo": {"temperature": 0.7}},
         {"rollouts": {"place": "ray"}, "lora": {"rank": 8, "alpha": 8, "targets": ["q_proj"]}},
         {"world_model": {"warm_up": False}},
         {"rejection": {"group_size": 4}},

@@ -10,7 +10,7 @@ def peak_allocation(run: Callable[[], object]) -> int:
 
     Tensors that existed before do not count, nor what libraries allocate without torch.
     """
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as recorded:
         result = run()
     assert recorded.profiler is not None and recorded.profiler.kineto_results is not None
     events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]

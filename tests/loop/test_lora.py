@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from benchmarks.errands import MODEL
-from upturn.config import AdapterSettings, AgentConfig, Config, Limits, OptimiserSettings, RolloutConfig
+from upturn.config import (
+    AdapterSettings,
+    AgentConfig,
+    Config,
+    Limits,
+    OptimiserSettings,
+    RolloutConfig,
+    SamplingSettings,
+)
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, AgentRuntime
 from upturn.loop.rollouts.policy_worker import PolicyWorker
@@ -148,7 +156,20 @@ def test_every_setting_has_an_effect(desk: ModuleType) -> None:
     assert adapter_settings(_config(desk, lora=None), seed=7) is None
 
 
-def test_without_peft_nothing_is_started(desk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_packages_nothing_is_started(desk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upturn.loop.run.preflight.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"lora\.rank = 2 needs PEFT, .* pip install 'upturn\[lora\]'"):
         check_names(_config(desk), desk.kit())
+    few_bits = OptimiserSettings(precision="bfloat16_weights", moments="8bit")
+    config = _config(desk, lora=AdapterSettings(rank=2, base="nf4"))
+    agents = tuple(replace(agent, sampling=SamplingSettings(calls_only=True)) for agent in config.agents[:1])
+    config = config.with_sections(GrpoSettings(optimiser=few_bits), optimiser=few_bits, agents=agents)
+    with pytest.raises(ConfigError) as caught:
+        check_names(config, desk.kit())
+    needed = [problem.partition(", which is not installed") for problem in caught.value.problems]
+    assert [(problem, cure) for problem, _, cure in needed if cure] == [
+        ("lora.rank = 2 needs PEFT", ": pip install 'upturn[lora]'"),
+        ("lora.base = 'nf4' needs bitsandbytes", ": pip install 'upturn[quantised]'"),
+        ("optimiser.moments = '8bit' needs bitsandbytes", ": pip install 'upturn[quantised]'"),
+        ("agents[0].sampling.calls_only = true needs llguidance", ": pip install 'upturn[grammar]'"),
+    ]

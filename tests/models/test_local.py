@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 import numpy as np
@@ -114,6 +115,24 @@ def test_an_adapter_of_a_vision_language_model_is_on_its_language_model_only(vis
     add_adapter(model, AdapterSettings(rank=2))
     assert lora_layers(model)
     assert all(name.startswith("model.language_model.") for name in lora_layers(model))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "unheard_of"}, "cannot be loaded: its model_type 'unheard_of' is not in transformers"),
+        (
+            {"model_type": "unheard_of", "auto_map": {"AutoConfig": "its.Config"}},
+            "its own code is never run, and its model_type 'unheard_of' is not in transformers",
+        ),
+    ],
+)
+def test_unknown_architectures_are_refused_by_name(folder: Path, changes: dict[str, Any], reason: str) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(ModelError, match=reason) as caught:
+        load_local(str(folder))
+    assert str(caught.value).endswith("; update transformers, or use a model of another architecture")
 
 
 def test_models_of_other_kinds_are_refused_by_name(folder: Path) -> None:

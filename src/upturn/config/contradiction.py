@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from upturn.config.config import Config
+from upturn.config.learning import OptimiserSettings, RolloutConfig
 from upturn.config.section import AgentConfig, EnvironmentConfig
 from upturn.config.settings import Settings, changed_settings
 
@@ -41,7 +42,7 @@ _UNUSED_BY_POLICY = {
     "rule_based": {"discount"},
     "uniform": {"floor", "discount", "default_agent", "rules"},
 }
-_ENGINE_SETTINGS = {"url", "dialect", "weights", "api_key_env", "timeout_seconds", "max_length"}
+_ENGINE_SETTINGS = {"url", "dialect", "weights", "logprobs", "api_key_env", "timeout_seconds", "max_length"}
 _UNUSED_BY_PLACE = {
     "process": {"workers", "address", "gpus_per_worker", "folder", *_ENGINE_SETTINGS},
     "ray": _ENGINE_SETTINGS,
@@ -258,22 +259,57 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
             f"rollouts.weights = {rollouts.weights!r} has no effect with rollouts.dialect = 'vllm' and [lora]: "
             "only the adapter is handed over; omit it",
         )
+    if rollouts.place == "engine":
+        for prefix, section in config.algorithms.items():
+            yield from _raw_logprobs(rollouts, prefix, section)
+
+
+def _raw_logprobs(rollouts: RolloutConfig, prefix: str, section: Settings) -> Iterator[Contradiction]:
+    """A policy gradient at another temperature than 1 with log-probs that are the model's at temperature 1."""
+    heat = getattr(section, "temperature", 1.0)
+    is_default = rollouts.logprobs == "auto" and rollouts.dialect == "vllm"
+    if heat == 1.0 or not hasattr(section, "mismatch") or not (is_default or rollouts.logprobs == "raw"):
+        return
+    stated = "the default of rollouts.dialect = 'vllm'" if is_default else "rollouts.logprobs = 'raw'"
+    cure = "start it with --logprobs-mode processed_logprobs"
+    if rollouts.dialect == "sglang":
+        cure = "start it without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment"
+    yield Contradiction(
+        (f"{prefix}.temperature", "rollouts.logprobs"),
+        f"{prefix}.temperature = {heat} needs log-probs at that temperature, but {stated} returns those at "
+        f"temperature 1; {cure} and set rollouts.logprobs = 'processed', or sample at 1",
+    )
 
 
 def _precision(config: Config) -> Iterator[Contradiction]:
-    precision = config.optimiser.precision
-    if config.lora is not None and config.lora.base != "full" and precision != "bfloat16_weights":
+    """Weights in training that the adapter or the sampler do not have."""
+    precisions, full = _precisions(config), _full_precision(config)
+    if config.lora is not None and config.lora.base != "full" and full:
         yield Contradiction(
-            ("lora.base", "optimiser.precision"),
-            f"lora.base = {config.lora.base!r} needs bfloat16 for all other weights, but optimiser.precision is "
-            f"{precision!r}; set optimiser.precision = 'bfloat16_weights', or remove lora.base",
+            ("lora.base", full),
+            f"lora.base = {config.lora.base!r} needs bfloat16 for all other weights, but {full} is "
+            f"{precisions[full]!r}; set {full} = 'bfloat16_weights', or remove lora.base",
         )
-    if config.rollouts.place == "ray" and precision == "bfloat16_weights":
+    short = next((name for name, value in precisions.items() if value == "bfloat16_weights"), None)
+    if config.rollouts.place == "ray" and short is not None:
         yield Contradiction(
-            ("rollouts.place", "optimiser.precision"),
-            "rollouts.place = 'ray' samples with float32 weights, but optimiser.precision = 'bfloat16_weights' "
-            "trains others; sample in the process or with an engine, or set another precision",
+            ("rollouts.place", short),
+            f"rollouts.place = 'ray' samples with float32 weights, but {short} = 'bfloat16_weights' trains others; "
+            "sample in the process or with an engine, or set another precision",
         )
+
+
+def _precisions(config: Config) -> dict[str, str]:
+    """The precision of training by the full name of its setting: the shared one first, then by algorithm."""
+    parts = {name: getattr(section, "optimiser", None) for name, section in config.algorithms.items()}
+    sections = {"optimiser": config.optimiser}
+    sections |= {f"{name}.optimiser": part for name, part in parts.items() if isinstance(part, OptimiserSettings)}
+    return {f"{name}.precision": section.precision for name, section in sections.items()}
+
+
+def _full_precision(config: Config) -> str:
+    """The first setting by which weights are in float32 during training; empty = there is none."""
+    return next((name for name, value in _precisions(config).items() if value != "bfloat16_weights"), "")
 
 
 def _overlong(config: Config) -> Iterator[Contradiction]:
@@ -365,14 +401,14 @@ def _improved_agent(config: Config) -> Iterator[Contradiction]:
     elif (
         (agent := config.improved_agent) is not None
         and agent.weights != "float32"
-        and config.optimiser.precision != "bfloat16_weights"
+        and (full := _full_precision(config))
     ):
         # the trained weights would differ from the served ones
         weights = f"agents[{config.agents.index(agent)}].weights"
         yield Contradiction(
             (weights, "loop.improve", "loop.train"),
             f"{weights} = {agent.weights!r} cannot be trained in float32, and {agent.name!r} is to be trained; set "
-            "optimiser.precision = 'bfloat16_weights', omit it, or train another agent",
+            f"{full} = 'bfloat16_weights', omit it, or train another agent",
         )
 
 

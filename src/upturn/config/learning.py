@@ -119,6 +119,10 @@ class RolloutConfig(Settings):
     models, which needs ``VLLM_SERVER_DEV_MODE=1``."""
     weights: Literal["auto", "float32", "bfloat16"] = "auto"
     """For engine: data type of whole models' files that it loads. ``auto``: that of the agent's model folder."""
+    logprobs: Literal["auto", "raw", "processed"] = "auto"
+    """For engine: which log-probs it returns. ``raw``: the model's at temperature 1. ``processed``: those of the
+    distribution that it samples from, which policy gradients need at other temperatures. ``auto``: the engine's
+    default, raw for vLLM and processed for SGLang."""
     api_key_env: str = ""
     """For engine: name of the environment variable with the API key. Empty = no key is sent."""
     timeout_seconds: Positive = 120.0

@@ -157,8 +157,8 @@ class AgentConfig(AgentSource):
     """For local_model: variables of the chat template, such as ``{ enable_thinking = false }``. Empty = the
     template's defaults."""
     weights: Literal["float32", "bfloat16"] = "float32"
-    """For local_model: data type of the weights in memory. ``bfloat16`` needs half of the memory; the agent cannot
-    be trained."""
+    """For local_model: data type of the weights in memory. ``bfloat16`` needs half of the memory; the agent can
+    only be trained with ``optimiser.precision = "bfloat16_weights"``."""
     api_key_env: str = ""
     """For endpoint: name of the environment variable with the API key. Empty = no key is sent."""
     timeout_seconds: Positive | None = None

@@ -109,8 +109,6 @@ class Dialect(Protocol):
     """The forms of weights that it can load at run time, the default first."""
     weights_have_names: bool
     """Whether full models that it loads have names, which its answers report."""
-    processed_advice: str
-    """How to start the engine so that its log-probs are processed."""
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
         """The request for a continuation of at most ``budget`` tokens from the weights named ``version``."""
@@ -160,7 +158,6 @@ class Vllm:
     default_scale: LogprobScale = "raw"
     forms: tuple[WeightsForm, ...] = ("adapter", "checkpoint")
     weights_have_names = False
-    processed_advice = "start vLLM with --logprobs-mode processed_logprobs"
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:
         """``return_tokens_as_token_ids`` adds the ids to the log-probs, so that the two can be compared."""
@@ -246,7 +243,6 @@ class Sglang:
     default_scale: LogprobScale = "processed"
     forms: tuple[WeightsForm, ...] = ("checkpoint",)
     weights_have_names = True
-    processed_advice = "start SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment"
 
     def generate(self, request: GenerationRequest, budget: int, version: str) -> Call:  # noqa: ARG002  # it serves one version at a time
         """The seed takes effect only with ``--enable-deterministic-inference``."""

@@ -141,7 +141,7 @@ def load_folder(
     """Loads the model from a folder whose files exist."""
     from transformers.utils import logging
 
-    from upturn.models.engine import auto_class, freeze_other_parts
+    from upturn.models.engine import UnsupportedModelError, auto_class, freeze_other_parts
 
     logging.disable_progress_bar()  # progress bars would break the live view
     storage = _storage(precision, device)
@@ -161,6 +161,8 @@ def load_folder(
         tokens, embeddings = tokenizer.get_vocab_size(), model.get_input_embeddings().num_embeddings
         if tokens > embeddings:
             raise ValueError(f"its tokenizer has {tokens} tokens, its weights only {embeddings}")
+    except UnsupportedModelError as exc:
+        raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}") from exc
     except Exception as exc:  # the libraries raise many types for a damaged folder
         raise ModelError(f"model {name!r} in {str(folder)!r} cannot be loaded: {exc}; {remedy}") from exc
     if precision == "nf4":

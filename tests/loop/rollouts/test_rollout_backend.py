@@ -114,14 +114,17 @@ def test_the_engine_has_the_configured_settings(
     server = engine_server.Engine(None, "w1")
     with engine_server.serving(server):
         rollouts = {
-            "place": "engine", "url": server.url, "api_key_env": "ITS_KEY", "timeout_seconds": 7.0, "max_length": 99
+            "place": "engine", "url": server.url, "api_key_env": "ITS_KEY", "timeout_seconds": 7.0,
+            "max_length": 99, "logprobs": "raw"
         }  # fmt: skip
         config = desk.config(environment=SHORT, rollouts=rollouts)
         with open_run(config, tmp_path, "toy", NoProgress(), api_keys={"ITS_KEY": "secret"}) as context:
             check_sampler(context)
             with rollout_runtime(context, NANO, "train") as runtime:
                 assert isinstance(runtime, EngineRuntime)
-    assert created == [RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0, form="checkpoint")]
+    assert created == [
+        RemoteSettings(server.url, "sglang", max_length=99, timeout_seconds=7.0, logprobs="raw", form="checkpoint")
+    ]
     ((path, headers, _),) = server.requests
     assert (path, headers["authorization"]) == ("/v1/models", "Bearer secret")
 

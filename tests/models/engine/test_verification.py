@@ -21,6 +21,8 @@ from transformers import (
 from upturn.errors import ModelError
 from upturn.models import GenerationRequest
 from upturn.models.engine import LocalEngine, verification
+from upturn.models.engine.modules import ModuleModel
+from upturn.models.engine.verification import allowed_gap, largest_gap
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -138,3 +140,26 @@ def test_the_smallest_engines_are_verified_and_left_empty(max_length: int, forwa
     generation = asyncio.run(engine.generate(request))
     assert len(generation.token_ids) == min(5, max_length - 1)
     assert engine.counters.prefilled_tokens == 1
+
+
+def _deep_half() -> PreTrainedModel:
+    """A model of 28 layers in bfloat16 with logits up to 25, as those of trained models are."""
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"vocab_size": 500, "hidden_size": 64, "intermediate_size": 128}
+    sizes |= {"num_hidden_layers": 28, "num_attention_heads": 4, "num_key_value_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=False, initializer_range=0.12))
+    with torch.no_grad():
+        model.lm_head.weight *= 25 / model(torch.arange(192)[None] * 7 % 500).logits.abs().max()
+    model.bfloat16()
+    return model
+
+
+def test_rounding_of_large_logits_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _deep_half()
+    engine = LocalEngine(model, slots=2, max_length=256)
+    assert engine.forward == "modules"
+    backend = ModuleModel(model, 2, 256)
+    assert largest_gap(backend, model, 2, 256) * 25 / 2 > 0.1  # of the logits themselves
+    right = backend.forward
+    monkeypatch.setattr(backend, "forward", lambda blocks: 0.9 * right(blocks))
+    assert largest_gap(backend, model, 2, 256) > allowed_gap(model)

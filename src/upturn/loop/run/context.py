@@ -224,6 +224,7 @@ def _open_runtime(
         rollouts.dialect,
         max_length=rollouts.max_length,
         timeout_seconds=rollouts.timeout_seconds,
+        logprobs=None if rollouts.logprobs == "auto" else rollouts.logprobs,
         form="adapter" if rollouts.dialect == "vllm" and config.lora is not None else "checkpoint",
     )
     remote = RemoteEngine(settings, _UNNAMED, api_key=keys.get(rollouts.api_key_env, ""))

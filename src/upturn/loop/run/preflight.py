@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from upturn.agents import load_function
 from upturn.config import CanarySettings, Config, TaskConfig, overlaps
@@ -14,6 +15,9 @@ from upturn.loop.run.task_source import kit_of, trained_families
 from upturn.records import Evaluation, Split
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.runs import check_tracker
+
+_QUANTISED = ("bitsandbytes", "bitsandbytes", "quantised")
+"""Library, package and extra of weights and moments in few bits."""
 
 
 def load_checked_kit(config: Config) -> EnvironmentKit:
@@ -73,11 +77,33 @@ def _names(config: Config, kit: EnvironmentKit) -> list[str]:
             check_tracker(tracker)
         except TrainingError as exc:
             problems.append(f"trackers.use: {exc}")
-    if config.lora is not None and find_spec("peft") is None:
-        problems.append(
-            f"lora.rank = {config.lora.rank} needs PEFT, which is not installed: pip install 'upturn[lora]'"
-        )
-    return problems
+    return [*problems, *_packages(config)]
+
+
+def _packages(config: Config) -> Iterator[str]:
+    """Settings that need an extra which is not installed."""
+    needed = []
+    if config.lora is not None:
+        needed.append((f"lora.rank = {config.lora.rank}", "PEFT", "peft", "lora"))
+        if config.lora.base == "nf4":
+            needed.append(("lora.base = 'nf4'", *_QUANTISED))
+    optimisers = [("optimiser", config.optimiser)]
+    optimisers += [(f"{name}.optimiser", value) for name, value in _parts(config, "optimiser")]
+    eight_bit = [name for name, value in optimisers if value.moments == "8bit"]
+    needed += [(f"{name}.moments = '8bit'", *_QUANTISED) for name in eight_bit[:1]]  # algorithms inherit the first
+    options = [(f"agents[{index}]", agent.sampling) for index, agent in enumerate(config.agents)]
+    options += _parts(config, "sampling")
+    restricted = [name for name, value in options if value.calls_only and config.rollouts.place != "engine"]
+    needed += [(f"{name}.sampling.calls_only = true", "llguidance", "llguidance", "grammar") for name in restricted]
+    for setting, library, package, extra in needed:
+        if find_spec(package) is None:
+            yield f"{setting} needs {library}, which is not installed: pip install 'upturn[{extra}]'"
+
+
+def _parts(config: Config, name: str) -> list[tuple[str, Any]]:
+    """The part of that name of each algorithm's section that has one."""
+    parts = ((algorithm, getattr(section, name, None)) for algorithm, section in config.algorithms.items())
+    return [(algorithm, part) for algorithm, part in parts if part is not None]
 
 
 def _families(config: Config, kit: EnvironmentKit) -> Iterator[str]:

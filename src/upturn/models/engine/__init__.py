@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from upturn.models.engine.adapter import full_tensor, is_quantised, lora_layers, unwrap, update_of, weight_of
     from upturn.models.engine.engine import LocalEngine
     from upturn.models.engine.head import backbone_of, head_of
-    from upturn.models.engine.loading import auto_class, freeze_other_parts, is_composite, language_part
+    from upturn.models.engine.loading import (
+        UnsupportedModelError,
+        auto_class,
+        freeze_other_parts,
+        is_composite,
+        language_part,
+    )
     from upturn.models.engine.verification import Forward
     from upturn.models.engine.weights import adapter_identity, weights_hash, weights_stamp
 else:
@@ -27,7 +33,10 @@ else:
         {"LocalEngine": "engine", "Forward": "verification"}
         | dict.fromkeys(_ADAPTER, "adapter")
         | dict.fromkeys(("backbone_of", "head_of"), "head")
-        | dict.fromkeys(("auto_class", "freeze_other_parts", "is_composite", "language_part"), "loading")
+        | dict.fromkeys(
+            ("UnsupportedModelError", "auto_class", "freeze_other_parts", "is_composite", "language_part"),
+            "loading",
+        )
         | dict.fromkeys(_WEIGHTS, "weights"),
     )
 
@@ -35,6 +44,7 @@ __all__ = [
     "Counters",
     "Forward",
     "LocalEngine",
+    "UnsupportedModelError",
     "adapter_identity",
     "auto_class",
     "backbone_of",

@@ -1,26 +1,46 @@
 """Loads a model's folder: a causal language model, or a vision-language model of which the text part is used."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import transformers
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedModel,
+)
 
 from upturn.models.engine.head import backbone_of
+
+
+class UnsupportedModelError(ValueError):
+    """A model of a kind that cannot be loaded; the message has the cure."""
 
 
 def auto_class(folder: Path) -> Any:
     """The class of transformers that loads the model in a folder.
 
-    Raises ValueError for models that are neither causal language models nor vision-language models.
+    Raises UnsupportedModelError for models that are neither causal language models nor vision-language models, and
+    for architectures that transformers does not have.
     """
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    kind = settings.get("model_type")
+    if kind not in CONFIG_MAPPING:
+        own = "its own code is never run, and " if "auto_map" in settings else ""
+        raise UnsupportedModelError(
+            f"{own}its model_type {kind!r} is not in transformers {transformers.__version__}; update transformers, "
+            "or use a model of another architecture"
+        )
     # without trust_remote_code, a folder with code would prompt on the terminal
     config: Any = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     classes: tuple[Any, ...] = (AutoModelForCausalLM, AutoModelForImageTextToText)
     loader = next((auto for auto in classes if type(config) in auto._model_mapping), None)
     if loader is None:
-        raise ValueError(
+        raise UnsupportedModelError(
             f"type {config.model_type!r} is neither a causal language model nor a vision-language model in "
             f"transformers {transformers.__version__}; use the text model that it contains, saved separately"
         )

@@ -122,5 +122,6 @@ def _failure_message(
         f"{settings.mean_gap:g}) and {result.far_share:.2%} of them by more than {settings.far_gap:g} (allowed "
         f"{settings.far_share:.2%}). Worst is token {int(row.token_ids[position])} at {position} of trajectory "
         f"{row.trajectory_id!r}, by {float(gaps[worst][index]):.3g}. Let the engine return the ids that it sampled "
-        "and raw log-probs, at its current weights, without top-k, penalties or speculative shortcuts"
+        "and log-probs of the kind that rollouts.logprobs states, at its current weights, without top-k, penalties "
+        "or speculative shortcuts"
     )
