@@ -23,6 +23,7 @@ COMMANDS = {
     "off-policy": Target(
         "benchmarks.commands.off_policy:bench_off_policy", "Coverage of off-policy intervals on adaptive logs."
     ),
+    "gateway": Target("benchmarks.commands.gateway:bench_gateway", "Speed, durability and memory of the gateway."),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

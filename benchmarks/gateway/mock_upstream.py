@@ -58,9 +58,11 @@ class Mock(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
+        """Answers every request that is complete."""
         self._rest += data
         while (end := self._rest.find(b"\r\n\r\n")) >= 0:
             head = self._rest[:end].lower()
