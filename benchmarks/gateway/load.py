@@ -7,6 +7,7 @@ object with requests per second, latencies and the numbers of answers by status.
 import argparse
 import asyncio
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -175,7 +176,7 @@ def main() -> None:
     parser.add_argument("--ids", action="store_true")
     import uvloop
 
-    print(json.dumps(uvloop.run(load(parser.parse_args()))))
+    sys.stdout.write(json.dumps(uvloop.run(load(parser.parse_args()))))
 
 
 if __name__ == "__main__":
