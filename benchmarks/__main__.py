@@ -23,6 +23,9 @@ COMMANDS = {
     "off-policy": Target(
         "benchmarks.commands.off_policy:bench_off_policy", "Coverage of off-policy intervals on adaptive logs."
     ),
+    "best-agent": Target(
+        "benchmarks.commands.best_agent:bench_best_agent", "Tasks until the best agent is identified."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

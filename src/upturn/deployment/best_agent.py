@@ -1,29 +1,30 @@
 """Best-agent identification: stops an experiment between agents once one of them is shown to be the best.
 
 For every ordered pair of agents (a, b) an e-process tests "a is worse than b". Its capital bets on the outcomes of
-the tasks that went to a or b, scored with the logged probabilities (``sequential.arm_score``), so it is valid for any
-routing policy that logs them, also one that learns, and however often one looks. An agent is identified where all
-its e-values against the other agents reach (K − 1)/alpha for K agents. A wrong agent then needs a false claim
-against the best one, and there are K − 1 such claims: the probability of ever identifying an agent that is worse than
-another is at most alpha (Ville's inequality and the union bound). Agents that are equal are never told apart, except
-with a ``margin``.
+the tasks that went to a or b, scored with the logged probabilities (``sequential.arm_score``), so it is valid for
+any routing policy that logs them, also one that learns, and however often one looks. An agent is identified where
+all its e-values against the other agents reach (K − 1)/alpha for K agents. A wrong agent then needs a false claim
+against the best one, and there are K − 1 such claims: the probability of ever identifying an agent that is worse
+than another is at most alpha (Ville's inequality and the union bound). Agents that are equal are never told apart,
+except with a ``margin``.
 
 An episode is one observation, the mean outcome of its tasks, as its tasks share an agent. Missing outcomes count
 against the claim: as failures of a, and as successes of b.
 
-What is compared is the difference among the tasks in which both agents could be chosen, weighted by how evenly. Where
-the policy treats families differently, ask for each family on its own.
+What is compared is the difference among the tasks in which both agents could be chosen, weighted by how evenly.
+Where the policy treats families differently, ask for each family on its own.
 
-Source of the bets: Waudby-Smith and Ramdas 2023 (arXiv 2010.09686); of the problem: Garivier and Kaufmann 2016 (arXiv
-1602.04589)."""
+Source of the bets: Waudby-Smith and Ramdas 2023 (arXiv 2010.09686); of the problem: Garivier and Kaufmann 2016
+(arXiv 1602.04589)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from upturn.arbiter import LoggedOutcome
+from upturn.arbiter import LoggedOutcome, agent_of
 from upturn.deployment.sequential import (
     PRIOR_TASKS,
     FloatArray,
@@ -37,8 +38,8 @@ DIFFERENCES = (0.02, 0.045, 0.1, 0.25)
 """Differences that bets are sized for. A bet gains where the true difference is above half of it."""
 
 CAPITAL_SHARES = (0.15, 0.5, 0.2, 0.15)
-"""Shares of the initial capital by ``DIFFERENCES``. Half is for .045, because differences of about 5 points decide how
-long experiments take; larger ones are shown soon with any share."""
+"""Shares of the initial capital by ``DIFFERENCES``. Half is for .045, because differences of about 5 points decide
+how long experiments take; larger ones are shown soon with any share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +100,22 @@ class Evidence:
         return np.where(is_shown, weakest.argmax(axis=0), -1)
 
 
-def observe(
-    evidence: Evidence,
-    chosen: npt.NDArray[np.int64],
-    shares: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    rule: BestAgentRule,
-) -> Evidence:
-    """Returns the evidence with one more observation of each experiment; the inputs are not changed.
+class Observations(NamedTuple):
+    """One observation of each of R experiments."""
 
-    ``chosen`` (R,) is the agent, ``shares`` (K, R) the probability with which each agent was chosen (0 = not
-    eligible). ``low`` and ``high`` (R,) are the outcome in [0, 1] with missing parts as 0 and as 1; an observation
-    without any missing part has equal ones."""
+    chosen: npt.NDArray[np.int64]
+    """(R,): the agent."""
+    shares: FloatArray
+    """(K, R): probability with which each agent was chosen; 0 = not eligible."""
+    low: FloatArray
+    """(R,): outcome in [0, 1] with missing parts as 0."""
+    high: FloatArray
+    """(R,): outcome with missing parts as 1; equal to ``low`` if nothing is missing."""
+
+
+def observe(evidence: Evidence, observations: Observations, rule: BestAgentRule) -> Evidence:
+    """Returns the evidence with one more observation of each experiment; the inputs are not changed."""
+    chosen, shares, low, high = observations
     agents = np.arange(len(evidence.counts))
     is_chosen = agents[:, None] == chosen  # (K, R)
     is_first, is_second = is_chosen[:, None], is_chosen[None]
@@ -176,7 +180,7 @@ class BestAgentSearch:
     def observe(self, chosen: str, shares: Mapping[str, float], low: float, high: float) -> None:
         """Adds one observation; ignored once an agent is identified, or if ``chosen`` is not in the experiment.
 
-        ``shares`` are the logged probabilities by agent. ``low`` and ``high``: see the function ``observe``."""
+        ``shares`` are the logged probabilities by agent. ``low`` and ``high``: see ``Observations``."""
         if self._best is not None or chosen not in self.agents:
             return
         if not 0 <= low <= high <= 1 or not shares.get(chosen, 0.0) > 0:
@@ -186,10 +190,12 @@ class BestAgentSearch:
             )
         self._evidence = observe(
             self._evidence,
-            np.array([self.agents.index(chosen)]),
-            np.array([[shares.get(agent, 0.0)] for agent in self.agents]),
-            np.array([low]),
-            np.array([high]),
+            Observations(
+                np.array([self.agents.index(chosen)]),
+                np.array([[shares.get(agent, 0.0)] for agent in self.agents]),
+                np.array([low]),
+                np.array([high]),
+            ),
             self.rule,
         )
         self._observations += 1
@@ -215,8 +221,8 @@ def _reason(state: BestAgent, rule: BestAgentRule) -> str:
     if state.best is not None:
         within = "" if not rule.margin else f" or within {rule.margin:g} of the best"
         return (
-            f"{state.best} is shown to be the best{within} after {state.observations} observations, with a probability "
-            f"of error of at most {rule.alpha:g}"
+            f"{state.best} is shown to be the best{within} after {state.observations} observations, with an error "
+            f"probability of at most {rule.alpha:g}"
         )
     leader = max(state.e_values, key=state.e_values.__getitem__)
     return (
@@ -241,11 +247,9 @@ def identify_best(
     for outcomes in episodes.values():
         shares: dict[str, float] = {}
         for option in outcomes[0].decision.alternatives:
-            agent = option.agent_version.rpartition("@")[0]
+            agent = agent_of(option)
             shares[agent] = shares.get(agent, 0.0) + option.probability
         known = [outcome.reward for outcome in outcomes if outcome.reward is not None]
         low, missing = sum(known), len(outcomes) - len(known)
-        search.observe(
-            outcomes[0].decision.agent, shares, low / len(outcomes), (low + missing) / len(outcomes)
-        )
+        search.observe(outcomes[0].decision.agent, shares, low / len(outcomes), (low + missing) / len(outcomes))
     return search.state()

@@ -1,7 +1,7 @@
 """How long experiments between agents take until the best one is identified, and how often a wrong one is.
 
-Many experiments run as arrays through ``best_agent.observe``, the code that decides real ones. Each task goes to one
-of the agents with equal probabilities, and agents succeed independently at fixed rates."""
+Many experiments run as arrays through ``best_agent.observe``, the code that decides real ones. Each task goes to
+one of the agents with equal probabilities, and agents succeed independently at fixed rates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binom
 
-from upturn.deployment.best_agent import BestAgentRule, Evidence, observe
+from upturn.deployment.best_agent import BestAgentRule, Evidence, Observations, observe
 from upturn.interval import clopper_pearson_interval
 from upturn.records import Result
 
@@ -81,7 +81,7 @@ def simulate_best_agent(
         chosen = rng.integers(agents, size=running.size)
         reward = (rng.random(running.size) < chances[chosen]).astype(np.float64)
         shares = np.full((agents, running.size), 1.0 / agents)
-        evidence = observe(evidence, chosen, shares, reward, reward, rule)
+        evidence = observe(evidence, Observations(chosen, shares, reward, reward), rule)
         if task % look:
             continue
         best = evidence.best(rule)
@@ -95,10 +95,16 @@ def simulate_best_agent(
 
 
 def median_with_limits(tasks: npt.NDArray[np.int64], confidence: float = 0.95) -> tuple[float, float, float]:
-    """Returns the median and its exact limits, which are order statistics (David and Nagaraja 2003, section 7.1)."""
+    """Returns the median and its exact limits, which are order statistics (David and Nagaraja 2003, section
+    7.1)."""
     ordered = np.sort(tasks)
     low = int(binom.ppf((1.0 - confidence) / 2.0, ordered.size, 0.5))
-    return float(np.median(tasks)), float(ordered[max(low - 1, 0)]), float(ordered[min(ordered.size - low, ordered.size - 1)])
+    last = ordered.size - 1
+    return (
+        float(np.median(tasks)),
+        float(ordered[max(low - 1, 0)]),
+        float(ordered[min(ordered.size - low, last)]),
+    )
 
 
 def best_agent_results(
