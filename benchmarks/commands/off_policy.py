@@ -15,8 +15,7 @@ def bench_off_policy(
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     recording: Annotated[
         Path | None,
-        typer.Option(help="CSV of recorded outcomes of several models, whose lines are drawn instead of
-        simulated."),
+        typer.Option(help="CSV of recorded outcomes of several models; its lines are drawn instead."),
     ] = None,
     quick: Quick = False,
     as_json: AsJson = False,

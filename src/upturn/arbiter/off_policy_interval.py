@@ -36,8 +36,8 @@ class _Constants(NamedTuple):
     """Degrees of freedom for each draw that carries the variance."""
 
 
-_MEAN = _Constants(prior=10.0, samples=1.0, freedom=3.0)
-_ROBUST = _Constants(prior=5.0, samples=2.0, freedom=4.0)
+_MEAN = _Constants(prior=10.0, samples=1.0, freedom=2.5)
+_ROBUST = _Constants(prior=10.0, samples=2.0, freedom=3.0)
 
 
 class Precision(NamedTuple):
