@@ -11,6 +11,7 @@ from upturn.cli import progress
 
 
 def bench_off_policy(
+    *,
     logs: Annotated[int, typer.Option(min=20, help="Simulated logs per size and exploration floor.")] = 1_000,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     recording: Annotated[

@@ -10,6 +10,7 @@ versions of its agent.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Literal
 
 from upturn.arbiter.off_policy import (
@@ -206,9 +207,8 @@ def _logged_shares(decision: Decision) -> Mapping[str, float]:
 
 
 def _mean_shares(shares: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    totals: dict[str, float] = {}
+    by_agent: dict[str, list[float]] = {}
     for by_version in shares:
         for version, share in by_version.items():
-            agent = version.rpartition("@")[0] or version
-            totals[agent] = totals.get(agent, 0.0) + share / len(shares)
-    return dict(sorted(totals.items()))
+            by_agent.setdefault(version.rpartition("@")[0] or version, []).append(share)
+    return {agent: fsum(values) / len(shares) for agent, values in sorted(by_agent.items())}

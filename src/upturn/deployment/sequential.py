@@ -80,9 +80,9 @@ def log_e_value(log_capital: FloatArray, weights: npt.ArrayLike | None = None) -
     """Log of the mean capital over the effects, which are the first axis.
 
     ``weights`` are the effects' shares of the initial capital, which sum to 1; None = equal shares."""
-    count = log_capital.shape[0]
-    shares = np.full(count, 1.0 / count) if weights is None else np.asarray(weights, dtype=np.float64)
-    logs = np.log(shares).reshape((-1,) + (1,) * (log_capital.ndim - 1))
+    if weights is None:
+        return np.asarray(np.logaddexp.reduce(log_capital, axis=0) - np.log(log_capital.shape[0]))
+    logs = np.log(np.asarray(weights, dtype=np.float64)).reshape((-1,) + (1,) * (log_capital.ndim - 1))
     return np.asarray(np.logaddexp.reduce(log_capital + logs, axis=0))
 
 
