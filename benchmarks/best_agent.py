@@ -44,7 +44,12 @@ def simulate_tensorzero(
 
 
 def measure_best_agent(
-    *, runs: int, seed: int, has_bars: bool = True, on_done: Callable[[], None] = lambda: None
+    *,
+    runs: int,
+    seed: int,
+    max_tasks: int = MAX_TASKS,
+    has_bars: bool = True,
+    on_done: Callable[[], None] = lambda: None,
 ) -> tuple[Result, ...]:
     """Returns medians, shares of errors and of decisions of both rules, and the ratio of the medians.
 
@@ -53,8 +58,8 @@ def measure_best_agent(
     rule = BestAgentRule()
     results: list[Result] = []
     for pair in PAIRS:
-        ours = simulate_best_agent(pair, rule, runs=runs, seed=seed)
-        theirs = simulate_tensorzero(pair, runs=runs, seed=seed)
+        ours = simulate_best_agent(pair, rule, runs=runs, seed=seed, max_tasks=max_tasks)
+        theirs = simulate_tensorzero(pair, runs=runs, seed=seed, max_tasks=max_tasks)
         name = f"{pair[0]:.2f}_{pair[1]:.2f}"
         results += _stops(f"{name}_ours", ours, rule.alpha if has_bars else None)
         results += _stops(f"{name}_tensorzero", theirs, None)
@@ -65,8 +70,8 @@ def measure_best_agent(
         on_done()
     for rate in EQUAL:
         for label, stops in (
-            ("ours", simulate_best_agent((rate, rate), rule, runs=runs, seed=seed)),
-            ("tensorzero", simulate_tensorzero((rate, rate), runs=runs, seed=seed)),
+            ("ours", simulate_best_agent((rate, rate), rule, runs=runs, seed=seed, max_tasks=max_tasks)),
+            ("tensorzero", simulate_tensorzero((rate, rate), runs=runs, seed=seed, max_tasks=max_tasks)),
         ):
             limits = clopper_pearson_interval(int(stops.is_decided.sum()), runs)
             result = limits.result(f"equal_{rate:.2f}_{label}_decided")

@@ -18,9 +18,11 @@ def bench_best_agent(
 
     With 2,000 runs it takes about a minute.
     """
-    from benchmarks.best_agent import EQUAL, PAIRS, measure_best_agent
+    from benchmarks.best_agent import EQUAL, MAX_TASKS, PAIRS, measure_best_agent
 
-    runs = 40 if quick else runs
+    runs, max_tasks = (40, 200) if quick else (runs, MAX_TASKS)
     with progress("experiments", len(PAIRS) + len(EQUAL)) as ticker:
-        results = measure_best_agent(runs=runs, seed=seed, has_bars=not quick, on_done=ticker.advance)
-    emit_and_exit("best-agent", results, {"runs": runs, "seed": seed}, as_json=as_json)
+        results = measure_best_agent(
+            runs=runs, seed=seed, max_tasks=max_tasks, has_bars=not quick, on_done=ticker.advance
+        )
+    emit_and_exit("best-agent", results, {"runs": runs, "max_tasks": max_tasks, "seed": seed}, as_json=as_json)

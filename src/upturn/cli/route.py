@@ -39,6 +39,9 @@ MIN_ROUNDS = 25
 MAX_UPDATES = 2000
 """Families times rounds that the default wave aims at: limits large files with many families to minutes."""
 
+GATE = PolicyGate()
+"""What a new policy must show unless an option says otherwise."""
+
 route_app = typer.Typer()
 
 
@@ -158,10 +161,10 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
     ] = "success",
     margin: Annotated[
         float, typer.Option(min=0, max=0.99, help="Loss of mean reward per decision that is accepted.")
-    ] = PolicyGate.margin,
+    ] = GATE.margin,
     min_decisions: Annotated[
         int, typer.Option(min=2, help="Decisions with an outcome that are needed; an episode counts as one.")
-    ] = PolicyGate.min_decisions,
+    ] = GATE.min_decisions,
     tenant: Tenant = "default",
     as_json: AsJson = False,
 ) -> None:
