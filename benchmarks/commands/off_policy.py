@@ -29,7 +29,7 @@ def bench_off_policy(
     if recording is not None:
         _bench_recording(recording, logs, seed, is_quick=quick, as_json=as_json)
         return
-    from benchmarks.off_policy import CELLS, measure_coverage
+    from benchmarks.routing.off_policy import CELLS, measure_coverage
 
     cells, logs = (CELLS[:1], 40) if quick else (CELLS, logs)
     with progress("logs", len(cells) * logs) as ticker:
@@ -38,7 +38,7 @@ def bench_off_policy(
 
 
 def _bench_recording(path: Path, logs: int, seed: int, *, is_quick: bool, as_json: bool) -> None:
-    from benchmarks.full_information import CELLS, measure_full_information
+    from benchmarks.routing.full_information import CELLS, measure_full_information
     from upturn.arbiter import read_recording
 
     cells, resamples = (CELLS[:1], 20) if is_quick else (CELLS, logs)

@@ -162,6 +162,7 @@ def test_switch_dr_trusts_the_model_above_the_limit(make_decision: MakeDecision)
     robust = doubly_robust(outcomes, target, model)
     assert at.value == robust.value == pytest.approx((50 * (0.9 + 2 * 0.1) + 10 * (0.3 - 10 * 0.3)) / 60)
     assert (at.method, robust.method) == ("switch_dr", "dr")
+    assert (below.low, below.high) == (robust.low, robust.high), "its standard error does not include the bias"
 
 
 def test_the_gain_is_the_difference_of_two_dr_estimates_and_0_for_the_logged_routing(

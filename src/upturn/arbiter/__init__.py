@@ -29,7 +29,14 @@ from upturn.arbiter.policy import (
     RuleBasedRouting,
     Uniform,
 )
-from upturn.arbiter.policy_check import PolicyCheck, PolicyGate, agent_of, check_policy, learned_target
+from upturn.arbiter.policy_check import (
+    PolicyCheck,
+    PolicyGate,
+    agent_of,
+    check_new_policy,
+    check_policy,
+    learned_target,
+)
 from upturn.arbiter.posterior import Posterior, probability_best
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
@@ -81,6 +88,7 @@ __all__ = [
     "always",
     "capabilities",
     "check_estimates",
+    "check_new_policy",
     "check_policy",
     "check_routing_policy",
     "direct_method",

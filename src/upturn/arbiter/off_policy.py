@@ -184,10 +184,15 @@ def switch_doubly_robust(
     *,
     max_weight: float = SWITCH_WEIGHT,
 ) -> OffPolicyEstimate:
-    """Returns the switch-DR estimate: DR in which decisions with a weight above ``max_weight`` have weight 0."""
-    draws = _draws(logged, target)
+    """Returns the switch-DR estimate: DR in which decisions with a weight above ``max_weight`` have weight 0.
+
+    Its interval is that of DR: its smaller standard error does not include the bias. A value outside of it shows that
+    the model is wrong where the log rarely chose."""
+    draws, predict = _draws(logged, target), model or running_means(logged)
     weights = np.where(draws.weights <= max_weight, draws.weights, 0.0)
-    return _estimate("switch_dr", draws, _robust_scores(draws, model or running_means(logged), weights))
+    estimate = _estimate("switch_dr", draws, _robust_scores(draws, predict, weights))
+    interval = doubly_robust(logged, target, predict)
+    return replace(estimate, low=interval.low, high=interval.high)
 
 
 def policy_gain(
@@ -321,7 +326,7 @@ def _estimate(method: Method, draws: _Draws, scores: NDArray[np.float64]) -> Off
         change = float(np.mean((draws.draw_weights - 1.0) ** 2))
         low, high = interval_of_gain(value, precision, change / independent)
     else:
-        low, high = interval_of_mean(value, precision, is_robust=method in ("dr", "switch_dr"))
+        low, high = interval_of_mean(value, precision, is_robust=method == "dr")
     return replace(estimate, value=value, standard_error=error, low=low, high=high)
 
 

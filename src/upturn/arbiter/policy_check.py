@@ -5,7 +5,8 @@ before it, whoever chose them. They depend on the past only, so the off-policy e
 (``off_policy``). It chooses among the agents that were eligible then; a canary keeps the logged split between the
 versions of its agent.
 
-``check_policy`` is pure. Its verdict is ``pass`` only if the log shows that the policy loses at most the margin.
+``check_new_policy`` reads and stores nothing. Its verdict is ``pass`` only if the log shows that the policy loses at
+most the margin.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -98,6 +99,22 @@ def learned_target(
             shares[decision.id] = shares[start]
         policy.learn(decision, RoutingOutcome(decision.id, outcome.reward))
     return lambda decision: shares[decision.id]
+
+
+def check_new_policy(
+    policy: RoutingPolicy,
+    logged: Sequence[LoggedOutcome],
+    gate: PolicyGate | None = None,
+    *,
+    tasks: Mapping[str, Task] | None = None,
+    agents: Collection[str] = (),
+) -> PolicyCheck:
+    """Returns the check of a new policy, which learns the outcomes of ``logged`` on the way.
+
+    ``tasks``: see ``learned_target``. ``agents``: those that the policy may choose, each of which the log must have
+    offered; empty = those in the log."""
+    target = learned_target(policy, logged, tasks=tasks, agents=agents or None)
+    return check_policy(logged, target, gate, agents=agents)
 
 
 def check_policy(

@@ -18,8 +18,7 @@ from upturn.arbiter import (
     Replay,
     ReplayOptions,
     check_estimates,
-    check_policy,
-    learned_target,
+    check_new_policy,
     learning_policies,
     read_recording,
     replay,
@@ -177,9 +176,8 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
     with Pool.open(pool, read_only=True) as opened:
         log = read_decision_log(opened, tenant=tenant, metric=metric)
     agents, new = [agent.name for agent in config.agents], policy_of(config)
-    target = learned_target(new, log.logged, tasks=log.tasks, agents=agents)
     gate = PolicyGate(margin=margin, min_decisions=min_decisions)
-    check = check_policy(log.logged, target, gate, agents=agents)
+    check = check_new_policy(new, log.logged, gate, tasks=log.tasks, agents=agents)
     gain = [
         replace(result, bar=f"lower limit >= {-margin:g}", holds=check.is_passed)
         for result in _estimate_results("", [check.gain])

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.best_agent import simulate_tensorzero
+from benchmarks.routing.best_agent import simulate_tensorzero
 
 
 def test_the_reference_rule_agrees_with_a_slow_version() -> None:
