@@ -125,8 +125,8 @@ def measure_full_information(
 ) -> tuple[Result, ...]:
     """Returns the coverage of every estimator and routing in every cell, and of the gain over the logged routing.
 
-    A coverage breaks its bar where its own 95 % interval lies outside of it. IPS and switch-DR have the intervals of
-    SNIPS and DR."""
+    A coverage breaks its bar where its own 95 % interval lies outside of it. IPS and switch-DR have the intervals
+    of SNIPS and DR."""
     results: list[Result] = []
     for index, cell in enumerate(cells):
         source = graded(recording) if cell.is_graded else recording

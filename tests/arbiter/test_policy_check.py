@@ -158,4 +158,4 @@ def test_agents_that_the_policy_does_not_know_get_nothing(make_decision: MakeDec
 def test_gates_refuse_settings_without_sense() -> None:
     for settings in ({"margin": -0.1}, {"margin": 1.0}, {"min_decisions": 1}):
         with pytest.raises(ValueError, match="must be at least"):
-            PolicyGate(**settings)  # type: ignore[arg-type]
+            PolicyGate(**settings)

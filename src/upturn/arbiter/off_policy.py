@@ -186,8 +186,8 @@ def switch_doubly_robust(
 ) -> OffPolicyEstimate:
     """Returns the switch-DR estimate: DR in which decisions with a weight above ``max_weight`` have weight 0.
 
-    Its interval is that of DR: its smaller standard error does not include the bias. A value outside of it shows that
-    the model is wrong where the log rarely chose."""
+    Its interval is that of DR: its smaller standard error does not include the bias. A value outside of it shows
+    that the model is wrong where the log rarely chose."""
     draws, predict = _draws(logged, target), model or running_means(logged)
     weights = np.where(draws.weights <= max_weight, draws.weights, 0.0)
     estimate = _estimate("switch_dr", draws, _robust_scores(draws, predict, weights))

@@ -5,8 +5,8 @@ before it, whoever chose them. They depend on the past only, so the off-policy e
 (``off_policy``). It chooses among the agents that were eligible then; a canary keeps the logged split between the
 versions of its agent.
 
-``check_new_policy`` reads and stores nothing. Its verdict is ``pass`` only if the log shows that the policy loses at
-most the margin.
+``check_new_policy`` reads and stores nothing. Its verdict is ``pass`` only if the log shows that the policy loses
+at most the margin.
 """
 
 from collections.abc import Collection, Mapping, Sequence
