@@ -106,6 +106,17 @@ def test_a_target_is_what_a_slow_replay_of_the_policy_gives(make_decision: MakeD
     assert target(log[-1].decision)["a@1"] > 0.8, "the policy has learned that a@1 is better"
 
 
+def test_a_long_log_is_learned_in_waves(make_decision: MakeDecision, monkeypatch: pytest.MonkeyPatch) -> None:
+    """25 decisions and 10 updates: waves of 3, so the first three decisions have the same probabilities."""
+    monkeypatch.setattr("upturn.arbiter.policy_check.MAX_UPDATES", 10)
+    log = make_log(make_decision, 25)
+    target = learned_target(DiscountedThompson(), log)
+    shares = [target(outcome.decision)["a@1"] for outcome in log]
+    for start in range(0, 25, 3):
+        assert len(set(shares[start : start + 3])) == 1
+    assert len(set(shares)) == 9
+
+
 def test_a_target_uses_no_outcome_of_its_own_or_a_later_decision(make_decision: MakeDecision) -> None:
     log = make_log(make_decision, 40)
     turned = [*log[:20], *(LoggedOutcome(outcome.decision, 1.0 - (outcome.reward or 0.0)) for outcome in log[20:])]

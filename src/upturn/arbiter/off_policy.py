@@ -28,7 +28,7 @@ interval wide instead.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,20 +110,12 @@ def inverse_propensity(logged: Sequence[LoggedOutcome], target: Target) -> OffPo
     Its interval is that of SNIPS, which estimates the same: the weights of IPS vary with their sum too. A value
     outside of it shows that the weights are too heavy for IPS."""
     draws = _draws(logged, target)
-    estimate = _estimate("ips", draws, draws.weights * draws.rewards)
-    interval = self_normalised(logged, target)
-    return replace(estimate, low=interval.low, high=interval.high)
+    return _inverse_propensity(draws, _self_normalised(draws))
 
 
 def self_normalised(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
     """Returns the SNIPS estimate of the target's mean reward, with the standard error of the linearised ratio."""
-    draws = _draws(logged, target)
-    total = float(draws.weights.sum())
-    if not total:
-        return _estimate("snips", draws, draws.weights)
-    value = float(draws.weights @ draws.rewards) / total
-    mean_weight = total / len(draws.weights)
-    return _estimate("snips", draws, value + draws.weights * (draws.rewards - value) / mean_weight)
+    return _self_normalised(_draws(logged, target))
 
 
 def direct_method(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
@@ -132,39 +124,7 @@ def direct_method(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyE
     The interval is that of post-stratified means: each decision has the weight of its family and version in the
     target, divided by their number in the log. A version without an outcome in a family has the mean of its other
     outcomes (½ if it has none) in the value, and 0 and 1 in the limits."""
-    draws = _draws(logged, target)
-    sums: dict[tuple[str, str], tuple[float, int]] = {}
-    mass: dict[tuple[str, str], float] = {}
-    for decision, shares, reward in zip(draws.decisions, draws.shares, draws.rewards, strict=True):
-        key = (decision.family, decision.chosen)
-        total, count = sums.get(key, (0.0, 0))
-        sums[key] = (total + float(reward), count + 1)
-        for version, share in shares.items():
-            if share > 0:
-                mass[decision.family, version] = mass.get((decision.family, version), 0.0) + share
-    means = {key: total / count for key, (total, count) in sums.items()}
-    for key in mass:
-        if key not in means:
-            others = [outcome for (_, version), outcome in sums.items() if version == key[1]]
-            count = sum(number for _, number in others)
-            means[key] = fsum(total for total, _ in others) / count if count else 0.5
-    keys = [(decision.family, decision.chosen) for decision in draws.decisions]
-    weights = np.array([mass.get(key, 0.0) / sums[key][1] for key in keys])
-    expected = np.array(
-        [
-            fsum(share * means[decision.family, version] for version, share in shares.items() if share > 0)
-            for decision, shares in zip(draws.decisions, draws.shares, strict=True)
-        ]
-    )
-    residuals = draws.rewards - np.array([means[key] for key in keys])
-    per_draw = np.bincount(draws.draws, weights) / np.maximum(np.bincount(draws.draws), 1)
-    estimate = _estimate("dm", replace(draws, draw_weights=per_draw), expected + weights * residuals)
-    if estimate.low is None or estimate.high is None:
-        return estimate
-    guessed = {key: share / len(keys) for key, share in mass.items() if key not in sums}
-    below = fsum(share * means[key] for key, share in guessed.items())
-    above = fsum(share * (1.0 - means[key]) for key, share in guessed.items())
-    return replace(estimate, low=max(estimate.low - below, 0.0), high=min(estimate.high + above, 1.0))
+    return _direct_method(_draws(logged, target))
 
 
 def doubly_robust(
@@ -174,7 +134,7 @@ def doubly_robust(
 
     ``model``: None = ``running_means(logged)``."""
     draws = _draws(logged, target)
-    return _estimate("dr", draws, _robust_scores(draws, model or running_means(logged), draws.weights))
+    return _doubly_robust(draws, _predict(draws, model or running_means(logged)))
 
 
 def switch_doubly_robust(
@@ -188,11 +148,9 @@ def switch_doubly_robust(
 
     Its interval is that of DR: its smaller standard error does not include the bias. A value outside of it shows
     that the model is wrong where the log rarely chose."""
-    draws, predict = _draws(logged, target), model or running_means(logged)
-    weights = np.where(draws.weights <= max_weight, draws.weights, 0.0)
-    estimate = _estimate("switch_dr", draws, _robust_scores(draws, predict, weights))
-    interval = doubly_robust(logged, target, predict)
-    return replace(estimate, low=interval.low, high=interval.high)
+    draws = _draws(logged, target)
+    predictions = _predict(draws, model or running_means(logged))
+    return _switch_doubly_robust(draws, predictions, max_weight, _doubly_robust(draws, predictions))
 
 
 def policy_gain(
@@ -220,13 +178,15 @@ def all_estimates(
     logged: Sequence[LoggedOutcome], target: Target, model: RewardModel | None = None
 ) -> tuple[OffPolicyEstimate, ...]:
     """Returns IPS, SNIPS, DM, DR and switch-DR of the target's mean reward, in this order."""
-    predict = model or running_means(logged)
+    draws = _draws(logged, target)
+    predictions = _predict(draws, model or running_means(logged))
+    snips, robust = _self_normalised(draws), _doubly_robust(draws, predictions)
     return (
-        inverse_propensity(logged, target),
-        self_normalised(logged, target),
-        direct_method(logged, target),
-        doubly_robust(logged, target, predict),
-        switch_doubly_robust(logged, target, predict),
+        _inverse_propensity(draws, snips),
+        snips,
+        _direct_method(draws),
+        robust,
+        _switch_doubly_robust(draws, predictions, SWITCH_WEIGHT, robust),
     )
 
 
@@ -287,16 +247,89 @@ def _draws(logged: Sequence[LoggedOutcome], target: Target) -> _Draws:
     return draws
 
 
-def _robust_scores(draws: _Draws, model: RewardModel, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the DR score of each decision with these weights of the residuals."""
-    predicted = np.array([model(decision, decision.chosen) for decision in draws.decisions])
+class _Predictions(NamedTuple):
+    """What a reward model predicts for each decision, (n,)."""
+
+    chosen: NDArray[np.float64]
+    """For the chosen version."""
+    expected: NDArray[np.float64]
+    """The mean over the target's probabilities."""
+
+
+def _predict(draws: _Draws, model: RewardModel) -> _Predictions:
+    pairs = list(zip(draws.decisions, draws.shares, strict=True))
+    return _Predictions(
+        np.array([model(decision, decision.chosen) for decision in draws.decisions]),
+        np.array(
+            [
+                fsum(share * model(decision, version) for version, share in shares.items() if share)
+                for decision, shares in pairs
+            ]
+        ),
+    )
+
+
+def _inverse_propensity(draws: _Draws, snips: OffPolicyEstimate) -> OffPolicyEstimate:
+    estimate = _estimate("ips", draws, draws.weights * draws.rewards)
+    return replace(estimate, low=snips.low, high=snips.high)
+
+
+def _self_normalised(draws: _Draws) -> OffPolicyEstimate:
+    total = float(draws.weights.sum())
+    if not total:
+        return _estimate("snips", draws, draws.weights)
+    value = float(draws.weights @ draws.rewards) / total
+    mean_weight = total / len(draws.weights)
+    return _estimate("snips", draws, value + draws.weights * (draws.rewards - value) / mean_weight)
+
+
+def _doubly_robust(draws: _Draws, predictions: _Predictions) -> OffPolicyEstimate:
+    residuals = draws.rewards - predictions.chosen
+    return _estimate("dr", draws, predictions.expected + draws.weights * residuals)
+
+
+def _switch_doubly_robust(
+    draws: _Draws, predictions: _Predictions, max_weight: float, robust: OffPolicyEstimate
+) -> OffPolicyEstimate:
+    weights = np.where(draws.weights <= max_weight, draws.weights, 0.0)
+    residuals = draws.rewards - predictions.chosen
+    estimate = _estimate("switch_dr", draws, predictions.expected + weights * residuals)
+    return replace(estimate, low=robust.low, high=robust.high)
+
+
+def _direct_method(draws: _Draws) -> OffPolicyEstimate:
+    sums: dict[_Cell, tuple[float, int]] = {}
+    mass: dict[_Cell, float] = {}
+    for decision, shares, reward in zip(draws.decisions, draws.shares, draws.rewards, strict=True):
+        key = (decision.family, decision.chosen)
+        total, count = sums.get(key, (0.0, 0))
+        sums[key] = (total + float(reward), count + 1)
+        for version, share in shares.items():
+            if share > 0:
+                mass[decision.family, version] = mass.get((decision.family, version), 0.0) + share
+    means = {key: total / count for key, (total, count) in sums.items()}
+    for key in mass:
+        if key not in means:
+            others = [outcome for (_, version), outcome in sums.items() if version == key[1]]
+            count = sum(number for _, number in others)
+            means[key] = fsum(total for total, _ in others) / count if count else 0.5
+    keys = [(decision.family, decision.chosen) for decision in draws.decisions]
+    weights = np.array([mass.get(key, 0.0) / sums[key][1] for key in keys])
     expected = np.array(
         [
-            fsum(share * model(decision, version) for version, share in shares.items() if share)
+            fsum(share * means[decision.family, version] for version, share in shares.items() if share > 0)
             for decision, shares in zip(draws.decisions, draws.shares, strict=True)
         ]
     )
-    return np.asarray(expected + weights * (draws.rewards - predicted))
+    residuals = draws.rewards - np.array([means[key] for key in keys])
+    per_draw = np.bincount(draws.draws, weights) / np.maximum(np.bincount(draws.draws), 1)
+    estimate = _estimate("dm", replace(draws, draw_weights=per_draw), expected + weights * residuals)
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    guessed = {key: share / len(keys) for key, share in mass.items() if key not in sums}
+    below = fsum(share * means[key] for key, share in guessed.items())
+    above = fsum(share * (1.0 - means[key]) for key, share in guessed.items())
+    return replace(estimate, low=max(estimate.low - below, 0.0), high=min(estimate.high + above, 1.0))
 
 
 def _difference(decision: Decision, shares: Mapping[str, float]) -> Mapping[str, float]:

@@ -29,6 +29,9 @@ from upturn.records import Alternative, Decision, Task
 PolicyVerdict = Literal["pass", "fail", "refused"]
 """``refused``: the log cannot answer. ``fail``: it does not show that the policy is good enough."""
 
+MAX_UPDATES = 1_000
+"""Number of times that an evaluated policy learns: some seconds for a log of any length."""
+
 NO_AGENT = "no agent of the new policy"
 """Stands for a version where the new policy has no agent that the log could have chosen."""
 
@@ -84,11 +87,15 @@ def learned_target(
 
     ``policy`` is new: it has learned none of them. ``tasks``: by id; other tasks are built from their decision.
     ``agents``: the agents that the policy may choose; None = all. Later decisions of an episode have the
-    probabilities of its first one."""
+    probabilities of its first one.
+
+    The policy learns after every decision, and in a log of n > ``MAX_UPDATES`` decisions after every ⌈n /
+    ``MAX_UPDATES``⌉, because probabilities are computed anew after each update."""
     known = {} if tasks is None else tasks
     shares: dict[str, Mapping[str, float]] = {}
     first: dict[tuple[str, str], str] = {}
-    for outcome in logged:
+    wave, learned = -(-len(logged) // MAX_UPDATES), 0
+    for number, outcome in enumerate(logged, start=1):
         decision = outcome.decision
         start = decision.id
         if decision.episode is not None:
@@ -97,7 +104,10 @@ def learned_target(
             shares[decision.id] = _shares(policy, decision, known.get(decision.task_id), agents)
         else:
             shares[decision.id] = shares[start]
-        policy.learn(decision, RoutingOutcome(decision.id, outcome.reward))
+        if number - learned == wave:
+            for earlier in logged[learned:number]:
+                policy.learn(earlier.decision, RoutingOutcome(earlier.decision.id, earlier.reward))
+            learned = number
     return lambda decision: shares[decision.id]
 
 
