@@ -161,7 +161,9 @@ def simulate(
 def _simulate_best_agent(runs: int, seed: int, as_json: bool) -> None:
     rule = BestAgentRule()
     with progress("experiments", len(EXPERIMENTS)) as ticker:
-        results = best_agent_results(rule, runs=runs, seed=seed, on_done=lambda _: ticker.advance())
+        results = best_agent_results(
+            rule, runs=runs, seed=seed, experiments=EXPERIMENTS, on_done=lambda _: ticker.advance()
+        )
     emit("release simulate", results, {"alpha": rule.alpha, "margin": rule.margin, "seed": seed}, as_json=as_json)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)
