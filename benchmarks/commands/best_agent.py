@@ -18,7 +18,8 @@ def bench_best_agent(
 
     With 2,000 runs it takes about a minute.
     """
-    from benchmarks.routing.best_agent import EQUAL, MAX_TASKS, PAIRS, measure_best_agent
+    from benchmarks.routing.best_agent import EQUAL, PAIRS, measure_best_agent
+    from upturn.deployment.best_agent_simulation import MAX_TASKS
 
     runs, max_tasks = (40, 200) if quick else (runs, MAX_TASKS)
     with progress("experiments", len(PAIRS) + len(EQUAL)) as ticker:

@@ -8,6 +8,7 @@ import typer
 
 from benchmarks.commands.options import AsJson, Quick, emit_and_exit
 from upturn.cli import progress
+from upturn.records import JsonValue
 
 
 def bench_off_policy(
@@ -47,5 +48,10 @@ def _bench_recording(path: Path, logs: int, seed: int, *, is_quick: bool, as_jso
         results = measure_full_information(
             read, cells, resamples=resamples, seed=seed, has_bars=not is_quick, on_done=ticker.advance
         )
-    details = {"recording": path.name, "lines": len(read.rewards), "resamples": resamples, "seed": seed}
+    details: dict[str, JsonValue] = {
+        "recording": path.name,
+        "lines": len(read.rewards),
+        "resamples": resamples,
+        "seed": seed,
+    }
     emit_and_exit("off-policy", results, details, as_json=as_json)

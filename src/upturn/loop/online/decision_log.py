@@ -46,6 +46,7 @@ def read_decision_log(pool: Pool, *, tenant: str, metric: str = SUCCESS) -> Deci
     RecordError for others, because estimates need bounded rewards."""
     decisions = [decision for decision in pool.decisions(tenant=tenant) if decision.policy != NAMED]
     trajectories = _trajectories(pool, tenant, decisions)
+    outcomes: Mapping[str, float | None]
     if metric == SUCCESS:
         verdicts = {row.trajectory_id: row.verdict for row in pool.selected(tenant=tenant)}
         rewards = {"success": 1.0, "failure": 0.0}
