@@ -144,6 +144,8 @@ def measure_full_information(
                 ):
                     _count(hits, f"{estimate.method}_{estimand.name}", estimate, estimand.truth)
                 gain = policy_gain(logged, target, model)
+                if gain.standard_error == 0.0:
+                    continue  # the target is the logged routing: the gain is known to be 0
                 _count(hits, f"gain_{estimand.name}", gain, estimand.truth - _logged_value(source, logged))
             on_done()
         results += [_coverage(cell, name, found, has_bars) for name, found in hits.items()]
