@@ -24,6 +24,9 @@ COMMANDS = {
         "benchmarks.commands.off_policy:bench_off_policy", "Coverage of off-policy intervals on adaptive logs."
     ),
     "gateway": Target("benchmarks.commands.gateway:bench_gateway", "Speed, durability and memory of the gateway."),
+    "best-agent": Target(
+        "benchmarks.commands.best_agent:bench_best_agent", "Tasks until the best agent is identified."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

@@ -199,6 +199,7 @@ NAMES: dict[str, Callable[[], dict[str, Any]]] = {
     "routing.md: from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RoutingOutcome, "
     "RunKey": dict,
     "routing.md: from upturn.arbiter import LoggedOutcome, always, self_normalised": log_names,
+    "routing.md: from upturn.arbiter import LoggedOutcome": log_names,
     "releases.md: from upturn.deployment import Canary, CanarySettings, RegistryTraffic, Served, apply_traffic, "
     "episodes_of, start": release_names,
     "releases.md: from upturn.deployment import Awaited, Canary, Served, episodes_of, split_settled": late_names,

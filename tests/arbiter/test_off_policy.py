@@ -4,8 +4,19 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
-from upturn.arbiter.off_policy import LoggedOutcome, always, doubly_robust, inverse_propensity, self_normalised
+from upturn.arbiter.off_policy import (
+    LoggedOutcome,
+    always,
+    direct_method,
+    doubly_robust,
+    inverse_propensity,
+    policy_gain,
+    running_means,
+    self_normalised,
+    switch_doubly_robust,
+)
 from upturn.records import Decision
 
 MakeDecision = Callable[..., Decision]
@@ -68,20 +79,128 @@ def test_estimates_cover_the_true_value(make_decision: MakeDecision) -> None:
     assert hits >= 66, "95 % intervals, 40 independent pairs: 65 or fewer of 80 cover with P < 1e-3"
 
 
+def two_families(make: MakeDecision) -> list[LoggedOutcome]:
+    """Two families, in which a@1 succeeds always and never, with weights 2 (50 times) and 10 (10 times)."""
+    outcomes = [LoggedOutcome(make(f"a{i}", {"a@1": 0.5, "b@1": 0.5}, "a@1"), 1.0) for i in range(50)]
+    shares = {"a@1": 0.1, "b@1": 0.9}
+    return outcomes + [LoggedOutcome(make(f"b{i}", shares, "a@1", family="chat"), 0.0) for i in range(10)]
+
+
 def test_an_interval_uses_the_standard_error_where_it_says_more_than_the_weights(
     make_decision: MakeDecision,
 ) -> None:
-    """Two families, in which the version succeeds always and never, with weights 2 and 10."""
-    outcomes = [LoggedOutcome(make_decision(f"a{i}", {"a@1": 0.5, "b@1": 0.5}, "a@1"), 1.0) for i in range(50)]
-    outcomes += [LoggedOutcome(make_decision(f"b{i}", {"a@1": 0.1, "b@1": 0.9}, "a@1"), 0.0) for i in range(10)]
-    estimate = self_normalised(outcomes, always("a@1"))
+    estimate = self_normalised(two_families(make_decision), always("a@1"))
     value = 100 / 200
     error = ((50 * 4 * (1 - value) ** 2 + 10 * 100 * value**2) * 60 / 59) ** 0.5 / 200
     samples = value * (1 - value) / error**2
     assert samples < estimate.effective_samples
     assert estimate.standard_error == pytest.approx(error)
-    half = 1.959964 * (0.25 / samples + 1.959964**2 / 4 / samples**2) ** 0.5 / (1 + 1.959964**2 / samples)
+    # Σ w² = 50 · 4 + 10 · 100 and Σ w⁴ = 50 · 16 + 10 · 10⁴ give 14.286 draws, less 1, times 2.5: t = 2.0340.
+    quantile = float(stdtrit((1200**2 / 100_800 - 1) * 2.5, 0.975))
+    assert quantile == pytest.approx(2.0340, abs=1e-4)
+    half = quantile * (0.25 / samples + quantile**2 / 4 / samples**2) ** 0.5 / (1 + quantile**2 / samples)
     assert (estimate.low, estimate.high) == pytest.approx((0.5 - half, 0.5 + half))
+
+
+def test_graded_rewards_have_short_intervals_and_few_of_them_wider_ones(make_decision: MakeDecision) -> None:
+    """Rewards of .4 and .6, half each: the standard error of n equal weights is .1/√(n − 1), not .5/√n."""
+    shares = {"a@1": 0.5, "b@1": 0.5}
+    for count, low, high in ((400, 0.009, 0.0115), (20, 0.04, 0.08)):
+        outcomes = [LoggedOutcome(make_decision(f"{i}", shares, "a@1"), 0.4 + 0.2 * (i % 2)) for i in range(count)]
+        estimate = self_normalised(outcomes, always("a@1"))
+        assert estimate.value == pytest.approx(0.5)
+        assert estimate.low is not None
+        assert low < 0.5 - estimate.low < high
+    same = [LoggedOutcome(make_decision(f"{i}", shares, "a@1"), 0.5) for i in range(100)]
+    constant = self_normalised(same, always("a@1"))
+    assert constant.low is not None
+    assert 0.0 < 0.5 - constant.low < 0.02, "equal rewards still have a width"
+
+
+def test_the_direct_method_by_hand(make_decision: MakeDecision) -> None:
+    """Means by family: mail a 2/3, b 0; chat b 1. Target .5 : .5, and a@1 in chat has its mean in mail."""
+    shares = {"a@1": 0.5, "b@1": 0.5}
+    outcomes = [
+        LoggedOutcome(make_decision("1", shares, "a@1"), 1.0),
+        LoggedOutcome(make_decision("2", shares, "a@1"), 1.0),
+        LoggedOutcome(make_decision("3", shares, "a@1"), 0.0),
+        LoggedOutcome(make_decision("4", shares, "b@1"), 0.0),
+        LoggedOutcome(make_decision("5", shares, "b@1", family="chat"), 1.0),
+    ]
+    mail, chat = 0.5 * 2 / 3, 0.5 * 2 / 3 + 0.5 * 1.0
+    estimate = direct_method(outcomes, lambda _decision: shares)
+    assert estimate.value == pytest.approx((4 * mail + chat) / 5)
+    # Each decision weighs its cell's mass in the target over its number: mail a (.5 · 4)/3, mail b 2, chat b .5.
+    weights = np.array([2 / 3, 2 / 3, 2 / 3, 2.0, 0.5])
+    assert estimate.max_weight == pytest.approx(2.0)
+    assert estimate.effective_samples == pytest.approx(weights.sum() ** 2 / (weights @ weights))
+    scores = np.array([mail, mail, mail, mail, chat]) + weights * np.array([1 / 3, 1 / 3, -2 / 3, 0.0, 0.0])
+    assert estimate.standard_error == pytest.approx(float(scores.std(ddof=1)) / 5**0.5)
+
+
+def test_the_direct_method_does_not_know_what_was_never_tried(make_decision: MakeDecision) -> None:
+    shares = {"a@1": 0.5, "b@1": 0.5}
+    outcomes = [LoggedOutcome(make_decision(f"a{i}", shares, "a@1"), 1.0) for i in range(50)]
+    outcomes += [LoggedOutcome(make_decision(f"b{i}", shares, "b@1"), float(i < 25)) for i in range(50)]
+    outcomes += [LoggedOutcome(make_decision(f"c{i}", shares, "b@1", family="chat"), 1.0) for i in range(100)]
+    estimate = direct_method(outcomes, always("a@1"))
+    assert estimate.value == pytest.approx(1.0), "a@1 has no outcome in chat, but its others succeeded"
+    assert estimate.low is not None
+    assert estimate.low < 0.5, "half of the decisions are chat, where a@1 might always fail"
+
+
+def test_switch_dr_trusts_the_model_above_the_limit(make_decision: MakeDecision) -> None:
+    outcomes = two_families(make_decision)
+    target = always("a@1")
+
+    def model(decision: Decision, _version: str) -> float:
+        return 0.9 if decision.family == "mail" else 0.3
+
+    below = switch_doubly_robust(outcomes, target, model, max_weight=5.0)
+    assert below.value == pytest.approx((50 * (0.9 + 2 * 0.1) + 10 * 0.3) / 60)
+    at = switch_doubly_robust(outcomes, target, model, max_weight=10.0)
+    robust = doubly_robust(outcomes, target, model)
+    assert at.value == robust.value == pytest.approx((50 * (0.9 + 2 * 0.1) + 10 * (0.3 - 10 * 0.3)) / 60)
+    assert (at.method, robust.method) == ("switch_dr", "dr")
+    assert (below.low, below.high) == (robust.low, robust.high), "its standard error does not include the bias"
+
+
+def test_the_gain_is_the_difference_of_two_dr_estimates_and_0_for_the_logged_routing(
+    make_decision: MakeDecision,
+) -> None:
+    rng = np.random.default_rng(3)
+    outcomes = []
+    for index in range(300):
+        shares = {"a@1": 0.2, "b@1": 0.8} if index % 2 else {"a@1": 0.7, "b@1": 0.3}
+        chosen = str(rng.choice(list(shares), p=list(shares.values())))
+        outcomes.append(LoggedOutcome(make_decision(f"{index}", shares, chosen), float(rng.random() < 0.6)))
+    model = running_means(outcomes)
+    same = policy_gain(outcomes, logged_shares, model)
+    assert (same.value, same.standard_error, same.low, same.high) == (0.0, 0.0, 0.0, 0.0)
+    gain = policy_gain(outcomes, always("a@1"), model)
+    new, old = doubly_robust(outcomes, always("a@1"), model), doubly_robust(outcomes, logged_shares, model)
+    assert new.value is not None and old.value is not None and gain.low is not None and gain.high is not None
+    assert gain.value == pytest.approx(new.value - old.value)
+    assert gain.low < (gain.value or 0.0) < gain.high
+
+
+def logged_shares(decision: Decision) -> dict[str, float]:
+    return {option.agent_version: option.probability for option in decision.alternatives}
+
+
+def test_running_means_by_hand_and_without_the_episodes_outcomes(make_decision: MakeDecision) -> None:
+    shares = {"a@1": 0.5, "b@1": 0.5}
+    names = [("1", "a@1", 1.0, None), ("2", "a@1", 1.0, "e"), ("3", "a@1", 0.0, "e"), ("4", "b@1", None, None)]
+    outcomes = [
+        LoggedOutcome(make_decision(name, shares, chosen, episode=episode), reward)
+        for name, chosen, reward, episode in names
+    ]
+    outcomes.append(LoggedOutcome(make_decision("5", shares, "a@1"), 0.0))
+    model = running_means(outcomes)
+    predicted = [model(outcome.decision, "a@1") for outcome in outcomes]
+    assert predicted == pytest.approx([0.5, 1.5 / 2, 1.5 / 2, 2.5 / 4, 2.5 / 4])
+    assert [model(outcome.decision, "b@1") for outcome in outcomes] == [0.5] * 5
+    assert model(outcomes[0].decision, "c@1") == 0.5
 
 
 def test_missing_rewards_are_excluded_and_counted(make_decision: MakeDecision) -> None:
@@ -124,9 +243,9 @@ def test_a_target_that_was_never_chosen_has_no_estimate(make_decision: MakeDecis
 
 
 def test_equal_rewards_have_an_interval(make_decision: MakeDecision) -> None:
-    """10 of 10: Wilson's interval is [.7225, 1]."""
+    """10 of 10: the limit is n/(n + t²) = 10/(10 + 2.0713²), with (10 − 1) · 2.5 degrees of freedom."""
     estimate = self_normalised(logged(make_decision, 0.5, 10, 20), always("a@1"))
-    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1.0, 0.7225, 1.0), abs=1e-4)
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1.0, 0.69980, 1.0), abs=1e-4)
 
 
 def test_decisions_of_an_episode_count_as_one_draw(make_decision: MakeDecision) -> None:

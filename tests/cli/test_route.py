@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from upturn.cli.route import find_decision, route_app
 from upturn.errors import ConfigError, IngestError, UnknownNameError
 from upturn.pool import Pool
-from upturn.records import Alternative, Decision, Task
+from upturn.records import Alternative, Decision, Feedback, Task
 
 FILES = Path(__file__).parents[1] / "data" / "arbiter"
 ROUTELLM = Path(__file__).parents[3] / "shared" / "data" / "routellm_gsm8k_responses.csv"
@@ -133,3 +134,77 @@ def test_unknown_decision_lists_the_known_families() -> None:
         find_decision(decisions, "chat")
     with pytest.raises(UnknownNameError, match="no decision is stored"):
         find_decision([], "mail")
+
+
+POLICY = """
+agents = [
+  {{ name = "a", kind = "callable", import_path = "desk:a" }},
+  {{ name = "b", kind = "callable", import_path = "desk:b" }},
+]
+environment = {{ name = "desk:kit" }}
+tasks = {{ count = 10 }}
+loop = {{ train = [] }}
+routing = {{ policy = "rule_based", default_agent = "{agent}" }}
+"""
+
+
+@pytest.fixture
+def rated_pool(tmp_path: Path) -> Path:
+    """400 decisions with equal shares: a@1 gets thumbs up in 90 %, b@1 in 10 %."""
+    path = tmp_path / "rated.db"
+    decisions = [decision(f"d{number}", "ab"[number % 2] + "@1") for number in range(400)]
+    decisions = [replace(item, episode=None) for item in decisions]
+    feedback = []
+    for number, item in enumerate(decisions):
+        is_common = number // 2 % 10 > 0
+        feedback.append(
+            Feedback(f"f{number}", "decision", item.id, "thumbs", 1.0 if is_common == (number % 2 == 0) else -1.0)
+        )
+    with Pool.open(path) as opened:
+        opened.append(*decisions, *feedback)
+    return path
+
+
+def evaluate(pool: Path, folder: Path, agent: str, *words: str, code: int) -> dict[str, Any]:
+    (folder / "new.toml").write_text(POLICY.format(agent=agent))
+    return run("evaluate", str(pool), "--policy", str(folder / "new.toml"), *words, code=code)
+
+
+def test_evaluate_passes_a_better_policy(rated_pool: Path, tmp_path: Path) -> None:
+    """The true gain: .975 · .9 + .025 · .1 − .5 = .38."""
+    printed = evaluate(rated_pool, tmp_path, "a", "--metric", "thumbs", code=0)
+    assert (printed["verdict"], printed["policy"], printed["decisions"]) == ("pass", "rule_based", 400)
+    by_name = printed["by_name"]
+    assert list(by_name) == ["gain", "logged", "ips", "snips", "dm", "dr", "switch_dr"]
+    assert by_name["snips"]["value"] == pytest.approx(0.88)
+    assert by_name["dm"]["value"] == pytest.approx(0.88)
+    assert by_name["logged"]["value"] == pytest.approx(0.5)
+    assert by_name["gain"]["value"] == pytest.approx(0.38, abs=0.02)
+    assert (by_name["gain"]["bar"], by_name["gain"]["holds"]) == ("lower limit >= -0.02", True)
+    assert printed["shares"] == pytest.approx({"a": 0.975, "b": 0.025})
+    assert printed["logged_shares"] == {"a": 0.5, "b": 0.5}
+
+
+def test_evaluate_fails_a_worse_policy_and_refuses_without_outcomes(rated_pool: Path, tmp_path: Path) -> None:
+    worse = evaluate(rated_pool, tmp_path, "b", "--metric", "thumbs", code=1)
+    assert worse["verdict"] == "fail"
+    assert "shown to be worse" in worse["reasons"][0]
+    refused = evaluate(rated_pool, tmp_path, "a", code=1)
+    assert (refused["verdict"], refused["results"]) == ("refused", [])
+    assert refused["reasons"][0] == "no decision has an evaluated outcome"
+    few = evaluate(rated_pool, tmp_path, "a", "--metric", "thumbs", "--min-decisions", "401", code=1)
+    assert few["reasons"] == ["400 independent decisions have a reward, but 401 are needed; log more of them"]
+
+
+def test_replay_shows_estimates_beside_the_truth() -> None:
+    printed = run("replay", str(FILES / "replay.csv"), "--seeds", "1")
+    assert printed["estimated_from"] == "one log of discounted_thompson"
+    for model, estimates in printed["estimates"].items():
+        assert estimates["truth"] == printed["by_name"][f"model {model}"]["value"]
+        for method in ("ips", "snips", "dm", "dr", "switch_dr"):
+            text = estimates[method]
+            shown = printed["by_name"].get(f"{model} {method}")
+            assert text.startswith("refused" if shown is None else f"{shown['value']:.3f} (")
+            if shown is not None:
+                holds = shown["low"] <= estimates["truth"] <= shown["high"]
+                assert text.endswith("holds the truth" if holds else "misses the truth")

@@ -8,11 +8,17 @@ from upturn.arbiter.checker import check_routing_policy
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
+    RewardModel,
     Target,
+    all_estimates,
     always,
+    direct_method,
     doubly_robust,
     inverse_propensity,
+    policy_gain,
+    running_means,
     self_normalised,
+    switch_doubly_robust,
 )
 from upturn.arbiter.policy import (
     Candidate,
@@ -23,10 +29,27 @@ from upturn.arbiter.policy import (
     RuleBasedRouting,
     Uniform,
 )
+from upturn.arbiter.policy_check import (
+    PolicyCheck,
+    PolicyGate,
+    agent_of,
+    check_new_policy,
+    check_policy,
+    learned_target,
+)
 from upturn.arbiter.posterior import Posterior, probability_best
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
-from upturn.arbiter.replay import Interval, Replay, ReplayOptions, learning_policies, replay
+from upturn.arbiter.replay import (
+    CheckedEstimates,
+    Interval,
+    Replay,
+    ReplayOptions,
+    check_estimates,
+    learning_policies,
+    replay,
+    route_lines,
+)
 from upturn.arbiter.router import Router, RunKey
 from upturn.arbiter.tally import Capability, Count, Tally, capabilities
 
@@ -34,6 +57,7 @@ __all__ = [
     "AgentRegistry",
     "Candidate",
     "Capability",
+    "CheckedEstimates",
     "Count",
     "DiscountedThompson",
     "EpsilonGreedy",
@@ -42,10 +66,13 @@ __all__ = [
     "LoggedOutcome",
     "OffPolicyEstimate",
     "Offer",
+    "PolicyCheck",
+    "PolicyGate",
     "Posterior",
     "Recording",
     "Replay",
     "ReplayOptions",
+    "RewardModel",
     "Router",
     "RoutingOutcome",
     "RoutingPolicy",
@@ -56,14 +83,25 @@ __all__ = [
     "Tally",
     "Target",
     "Uniform",
+    "agent_of",
+    "all_estimates",
     "always",
     "capabilities",
+    "check_estimates",
+    "check_new_policy",
+    "check_policy",
     "check_routing_policy",
+    "direct_method",
     "doubly_robust",
     "inverse_propensity",
+    "learned_target",
     "learning_policies",
+    "policy_gain",
     "probability_best",
     "read_recording",
     "replay",
+    "route_lines",
+    "running_means",
     "self_normalised",
+    "switch_doubly_robust",
 ]

@@ -4,17 +4,20 @@ The weight of a decision is ``w = π_e(chosen) / propensity``, with the logged p
 
 - IPS (Horvitz and Thompson 1952): ``mean(w r)``, unbiased;
 - SNIPS (Swaminathan and Joachims 2015): ``Σ w r / Σ w``, slightly biased, usually with much less variance;
-- DR (Dudík, Langford and Li 2011): ``mean(Σ_a π_e(a) q(a) + w (r − q(chosen)))``, unbiased for any ``q``.
+- DM: ``mean(Σ_a π_e(a) m(family, a))`` with the mean reward of each version in each family, unbiased only where the
+  choice within a family does not depend on what decides the outcome;
+- DR (Dudík, Langford and Li 2011): ``mean(Σ_a π_e(a) q(a) + w (r − q(chosen)))``, unbiased for any ``q`` that does
+  not depend on the decision's outcome;
+- switch-DR (Wang, Agarwal and Dudík 2017): DR that trusts ``q`` alone where ``w`` is above a limit, which is biased
+  there as far as ``q`` is wrong.
+
+``gain`` is the difference of the target's mean reward from that of the logged routing, DR on the differences of
+probabilities, which is exactly 0 for a target that equals the logged routing.
 
 All decisions of an episode have the weight of its first decision and count as one draw in the standard errors, the
 effective sample size ``(Σ w)² / Σ w²`` and the maximum weight. Outcomes with a missing reward are excluded and
-counted; this is unbiased only if missingness does not depend on the outcome.
-
-The interval is Wilson's for a sample of ``n`` rewards, with n the smaller of the effective sample size and ``p (1 −
-p) / standard error²``. The normal interval is too short for weights with a long tail: with a few dozen effective
-samples of a logging bandit it covers 84 to 92 %. DR may count as 1.5 times the effective samples, since its
-residuals vary less than rewards. The weights of IPS vary with their sum too, so its interval is that of SNIPS,
-which estimates the same; a value outside of it shows that the weights are too heavy for IPS.
+counted; this is unbiased only if missingness does not depend on the outcome. ``interval_of_mean`` has the
+intervals.
 
 An estimate is refused only for what the outcomes cannot influence: the target chooses versions that the log could
 not have chosen. A refusal for a small effective sample size or a large weight would select. A bandit gives an agent
@@ -23,27 +26,29 @@ interval wide instead.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import fsum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from upturn.interval import wilson_limits
+from upturn.arbiter.off_policy_interval import Precision, interval_of_gain, interval_of_mean
 from upturn.records import Decision
 
-DR_SAMPLES = 1.5
-"""Samples that an effective one counts as in DR: on the logs of a learning policy its intervals then cover about
-95 %, with 1 up to 99 % (``python -m benchmarks off-policy``)."""
+SWITCH_WEIGHT = 10.0
+"""Weight above which switch-DR trusts the reward model alone."""
 
 Target = Callable[[Decision], Mapping[str, float]]
 """The routing to evaluate: returns the probability of each version for a decision; they sum to 1."""
 
 RewardModel = Callable[[Decision, str], float]
-"""Returns the predicted reward of a version for a decision; it must not be fitted on the same outcomes."""
+"""Returns the predicted reward of a version for a decision; it must not be fitted on that decision's outcome."""
 
-Method = Literal["ips", "snips", "dr"]
+_Cell = tuple[str, str]
+"""Family and version."""
+
+Method = Literal["ips", "snips", "dm", "dr", "switch_dr", "gain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +81,22 @@ class OffPolicyEstimate:
     """Why the estimate is refused; empty = it is not."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Draws:
-    """The decisions with a reward as arrays, one element per decision."""
+    """The decisions with a reward, one element per decision."""
 
-    weights: NDArray[np.float64]
-    rewards: NDArray[np.float64]
-    draws: NDArray[np.int64]
+    decisions: list[Decision] = field(default_factory=list)
+    shares: list[Mapping[str, float]] = field(default_factory=list)
+    """The target's probabilities; those of the first decision in an episode."""
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    rewards: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    draws: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Index of each decision's independent draw."""
-    draw_weights: NDArray[np.float64]
+    draw_weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """One weight per draw."""
-    unsupported: int
+    unsupported: int = 0
     """Number of draws in which the target chooses a version that the log could not have chosen."""
+    missing: int = 0
 
 
 def always(version: str) -> Target:
@@ -96,97 +105,266 @@ def always(version: str) -> Target:
 
 
 def inverse_propensity(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
-    """Returns the IPS estimate of the target's mean reward."""
+    """Returns the IPS estimate of the target's mean reward.
+
+    Its interval is that of SNIPS, which estimates the same: the weights of IPS vary with their sum too. A value
+    outside of it shows that the weights are too heavy for IPS."""
     draws = _draws(logged, target)
-    estimate = _estimate("ips", draws, len(logged), draws.weights * draws.rewards)
-    interval = self_normalised(logged, target)
-    return replace(estimate, low=interval.low, high=interval.high)
+    return _inverse_propensity(draws, _self_normalised(draws))
 
 
 def self_normalised(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
     """Returns the SNIPS estimate of the target's mean reward, with the standard error of the linearised ratio."""
-    draws = _draws(logged, target)
-    total = float(draws.weights.sum())
-    if not total:
-        return _estimate("snips", draws, len(logged), draws.weights)
-    value = float(draws.weights @ draws.rewards) / total
-    mean_weight = total / len(draws.weights)
-    return _estimate("snips", draws, len(logged), value + draws.weights * (draws.rewards - value) / mean_weight)
+    return _self_normalised(_draws(logged, target))
 
 
-def doubly_robust(logged: Sequence[LoggedOutcome], target: Target, model: RewardModel) -> OffPolicyEstimate:
-    """Returns the DR estimate of the target's mean reward; a ``model`` that always predicts 0 gives IPS."""
+def direct_method(logged: Sequence[LoggedOutcome], target: Target) -> OffPolicyEstimate:
+    """Returns the DM estimate of the target's mean reward, from the mean reward of each version in each family.
+
+    The interval is that of post-stratified means: each decision has the weight of its family and version in the
+    target, divided by their number in the log. A version without an outcome in a family has the mean of its other
+    outcomes (½ if it has none) in the value, and 0 and 1 in the limits."""
+    return _direct_method(_draws(logged, target))
+
+
+def doubly_robust(
+    logged: Sequence[LoggedOutcome], target: Target, model: RewardModel | None = None
+) -> OffPolicyEstimate:
+    """Returns the DR estimate of the target's mean reward; a ``model`` that always predicts 0 gives IPS.
+
+    ``model``: None = ``running_means(logged)``."""
     draws = _draws(logged, target)
-    decisions = [outcome.decision for outcome in logged if outcome.reward is not None]
-    predicted = np.array([model(decision, decision.chosen) for decision in decisions])
-    expected = np.array(
+    return _doubly_robust(draws, _predict(draws, model or running_means(logged)))
+
+
+def switch_doubly_robust(
+    logged: Sequence[LoggedOutcome],
+    target: Target,
+    model: RewardModel | None = None,
+    *,
+    max_weight: float = SWITCH_WEIGHT,
+) -> OffPolicyEstimate:
+    """Returns the switch-DR estimate: DR in which decisions with a weight above ``max_weight`` have weight 0.
+
+    Its interval is that of DR: its smaller standard error does not include the bias. A value outside of it shows
+    that the model is wrong where the log rarely chose."""
+    draws = _draws(logged, target)
+    predictions = _predict(draws, model or running_means(logged))
+    return _switch_doubly_robust(draws, predictions, max_weight, _doubly_robust(draws, predictions))
+
+
+def policy_gain(
+    logged: Sequence[LoggedOutcome], target: Target, model: RewardModel | None = None
+) -> OffPolicyEstimate:
+    """Returns the estimate of the target's mean reward minus that of the logged routing, in [−1, 1].
+
+    The score of a decision is ``Σ_a (π_e(a) − π_b(a)) q(a) + (w − 1) (r − q(chosen))`` with the logged
+    probabilities π_b, the difference of the DR scores of both routings."""
+    draws = _draws(logged, target)
+    predict = model or running_means(logged)
+    scores = np.array(
         [
-            fsum(share * model(decision, version) for version, share in target(decision).items() if share)
-            for decision in decisions
+            fsum(share * predict(decision, version) for version, share in _difference(decision, shares).items())
+            + (weight - 1.0) * (reward - predict(decision, decision.chosen))
+            for decision, shares, weight, reward in zip(
+                draws.decisions, draws.shares, draws.weights, draws.rewards, strict=True
+            )
         ]
     )
-    return _estimate("dr", draws, len(logged), expected + draws.weights * (draws.rewards - predicted))
+    return _estimate("gain", draws, scores)
+
+
+def all_estimates(
+    logged: Sequence[LoggedOutcome], target: Target, model: RewardModel | None = None
+) -> tuple[OffPolicyEstimate, ...]:
+    """Returns IPS, SNIPS, DM, DR and switch-DR of the target's mean reward, in this order."""
+    draws = _draws(logged, target)
+    predictions = _predict(draws, model or running_means(logged))
+    snips, robust = _self_normalised(draws), _doubly_robust(draws, predictions)
+    return (
+        _inverse_propensity(draws, snips),
+        snips,
+        _direct_method(draws),
+        robust,
+        _switch_doubly_robust(draws, predictions, SWITCH_WEIGHT, robust),
+    )
+
+
+def running_means(logged: Sequence[LoggedOutcome]) -> RewardModel:
+    """Returns the model that predicts a version's mean reward in the family from the decisions before.
+
+    A prediction starts at ½, with the weight of one outcome. It uses no outcome of the decision's own episode, so
+    that estimates with it are unbiased. It predicts only decisions of ``logged``, and versions of their
+    alternatives; others have ½."""
+    sums: dict[_Cell, tuple[float, int]] = {}
+    own: dict[tuple[str, str], dict[_Cell, tuple[float, int]]] = {}
+    predictions: dict[str, dict[str, float]] = {}
+    for outcome in logged:
+        decision = outcome.decision
+        episode = None if decision.episode is None else own.setdefault((decision.tenant, decision.episode), {})
+        predicted = {}
+        for option in decision.alternatives:
+            cell = (decision.family, option.agent_version)
+            total, count = sums.get(cell, (0.0, 0))
+            own_total, own_count = (0.0, 0) if episode is None else episode.get(cell, (0.0, 0))
+            predicted[option.agent_version] = (total - own_total + 0.5) / (count - own_count + 1.0)
+        predictions[decision.id] = predicted
+        if outcome.reward is not None:
+            for counts in (sums,) if episode is None else (sums, episode):
+                total, count = counts.get((decision.family, decision.chosen), (0.0, 0))
+                counts[decision.family, decision.chosen] = (total + outcome.reward, count + 1)
+    return lambda decision, version: predictions[decision.id].get(version, 0.5)
 
 
 def _draws(logged: Sequence[LoggedOutcome], target: Target) -> _Draws:
+    draws = _Draws()
     weights: list[float] = []
-    rewards: list[float] = []
-    draws: list[int] = []
+    indices: list[int] = []
     draw_weights: list[float] = []
-    episodes: dict[tuple[str, str], int] = {}
-    unsupported = 0
+    episodes: dict[tuple[str, str], tuple[int, Mapping[str, float]]] = {}
     for outcome in logged:
         if outcome.reward is None:
+            draws.missing += 1
             continue
         decision = outcome.decision
-        draw = None if decision.episode is None else episodes.get((decision.tenant, decision.episode))
-        if draw is None:
-            draw = len(draw_weights)
+        known = None if decision.episode is None else episodes.get((decision.tenant, decision.episode))
+        if known is None:
+            known = (len(draw_weights), _checked(target(decision)))
             if decision.episode is not None:
-                episodes[decision.tenant, decision.episode] = draw
-            shares = _checked(target(decision))
-            possible = {version.agent_version for version in decision.alternatives if version.probability > 0}
-            unsupported += any(share > 0 and version not in possible for version, share in shares.items())
-            draw_weights.append(shares.get(decision.chosen, 0.0) / decision.propensity)
-        draws.append(draw)
+                episodes[decision.tenant, decision.episode] = known
+            possible = {option.agent_version for option in decision.alternatives if option.probability > 0}
+            draws.unsupported += any(share > 0 and version not in possible for version, share in known[1].items())
+            draw_weights.append(known[1].get(decision.chosen, 0.0) / decision.propensity)
+        draw, shares = known
+        draws.decisions.append(decision)
+        draws.shares.append(shares)
+        indices.append(draw)
         weights.append(draw_weights[draw])
-        rewards.append(outcome.reward)
-    return _Draws(
-        np.array(weights, dtype=np.float64),
-        np.array(rewards, dtype=np.float64),
-        np.array(draws, dtype=np.int64),
-        np.array(draw_weights, dtype=np.float64),
-        unsupported,
+    draws.weights = np.array(weights, dtype=np.float64)
+    draws.rewards = np.array([o.reward for o in logged if o.reward is not None], dtype=np.float64)
+    draws.draws = np.array(indices, dtype=np.int64)
+    draws.draw_weights = np.array(draw_weights, dtype=np.float64)
+    return draws
+
+
+class _Predictions(NamedTuple):
+    """What a reward model predicts for each decision, (n,)."""
+
+    chosen: NDArray[np.float64]
+    """For the chosen version."""
+    expected: NDArray[np.float64]
+    """The mean over the target's probabilities."""
+
+
+def _predict(draws: _Draws, model: RewardModel) -> _Predictions:
+    pairs = list(zip(draws.decisions, draws.shares, strict=True))
+    return _Predictions(
+        np.array([model(decision, decision.chosen) for decision in draws.decisions]),
+        np.array(
+            [
+                fsum(share * model(decision, version) for version, share in shares.items() if share)
+                for decision, shares in pairs
+            ]
+        ),
     )
 
 
-def _estimate(method: Method, draws: _Draws, logged: int, scores: NDArray[np.float64]) -> OffPolicyEstimate:
+def _inverse_propensity(draws: _Draws, snips: OffPolicyEstimate) -> OffPolicyEstimate:
+    estimate = _estimate("ips", draws, draws.weights * draws.rewards)
+    return replace(estimate, low=snips.low, high=snips.high)
+
+
+def _self_normalised(draws: _Draws) -> OffPolicyEstimate:
+    total = float(draws.weights.sum())
+    if not total:
+        return _estimate("snips", draws, draws.weights)
+    value = float(draws.weights @ draws.rewards) / total
+    mean_weight = total / len(draws.weights)
+    return _estimate("snips", draws, value + draws.weights * (draws.rewards - value) / mean_weight)
+
+
+def _doubly_robust(draws: _Draws, predictions: _Predictions) -> OffPolicyEstimate:
+    residuals = draws.rewards - predictions.chosen
+    return _estimate("dr", draws, predictions.expected + draws.weights * residuals)
+
+
+def _switch_doubly_robust(
+    draws: _Draws, predictions: _Predictions, max_weight: float, robust: OffPolicyEstimate
+) -> OffPolicyEstimate:
+    weights = np.where(draws.weights <= max_weight, draws.weights, 0.0)
+    residuals = draws.rewards - predictions.chosen
+    estimate = _estimate("switch_dr", draws, predictions.expected + weights * residuals)
+    return replace(estimate, low=robust.low, high=robust.high)
+
+
+def _direct_method(draws: _Draws) -> OffPolicyEstimate:
+    sums: dict[_Cell, tuple[float, int]] = {}
+    mass: dict[_Cell, float] = {}
+    for decision, shares, reward in zip(draws.decisions, draws.shares, draws.rewards, strict=True):
+        key = (decision.family, decision.chosen)
+        total, count = sums.get(key, (0.0, 0))
+        sums[key] = (total + float(reward), count + 1)
+        for version, share in shares.items():
+            if share > 0:
+                mass[decision.family, version] = mass.get((decision.family, version), 0.0) + share
+    means = {key: total / count for key, (total, count) in sums.items()}
+    for key in mass:
+        if key not in means:
+            others = [outcome for (_, version), outcome in sums.items() if version == key[1]]
+            count = sum(number for _, number in others)
+            means[key] = fsum(total for total, _ in others) / count if count else 0.5
+    keys = [(decision.family, decision.chosen) for decision in draws.decisions]
+    weights = np.array([mass.get(key, 0.0) / sums[key][1] for key in keys])
+    expected = np.array(
+        [
+            fsum(share * means[decision.family, version] for version, share in shares.items() if share > 0)
+            for decision, shares in zip(draws.decisions, draws.shares, strict=True)
+        ]
+    )
+    residuals = draws.rewards - np.array([means[key] for key in keys])
+    per_draw = np.bincount(draws.draws, weights) / np.maximum(np.bincount(draws.draws), 1)
+    estimate = _estimate("dm", replace(draws, draw_weights=per_draw), expected + weights * residuals)
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    guessed = {key: share / len(keys) for key, share in mass.items() if key not in sums}
+    below = fsum(share * means[key] for key, share in guessed.items())
+    above = fsum(share * (1.0 - means[key]) for key, share in guessed.items())
+    return replace(estimate, low=max(estimate.low - below, 0.0), high=min(estimate.high + above, 1.0))
+
+
+def _difference(decision: Decision, shares: Mapping[str, float]) -> Mapping[str, float]:
+    """Returns the target's probabilities minus the logged ones, by version, without zeros."""
+    difference = dict(shares)
+    for option in decision.alternatives:
+        difference[option.agent_version] = difference.get(option.agent_version, 0.0) - option.probability
+    return {version: change for version, change in difference.items() if change}
+
+
+def _estimate(method: Method, draws: _Draws, scores: NDArray[np.float64]) -> OffPolicyEstimate:
     """Returns the mean of the scores with the standard error over independent draws, or a refusal."""
     squares = float(draws.draw_weights @ draws.draw_weights)
     effective = float(draws.draw_weights.sum()) ** 2 / squares if squares else 0.0
     largest = float(draws.draw_weights.max(initial=0.0))
     count = len(scores)
     refusal = _refusal(draws)
-    estimate = OffPolicyEstimate(method, None, None, None, None, count, logged - count, effective, largest, refusal)
+    estimate = OffPolicyEstimate(method, None, None, None, None, count, draws.missing, effective, largest, refusal)
     if refusal:
         return estimate
     value = float(scores.mean())
     independent = len(draws.draw_weights)
     sums = np.bincount(draws.draws, weights=scores - value)
     error = float(np.sqrt(sums @ sums * independent / max(independent - 1, 1))) / count
-    low, high = _interval(value, error, effective * (DR_SAMPLES if method == "dr" else 1.0))
+    precision = Precision.of(draws.rewards, draws.draw_weights, error, effective)
+    if method == "gain":
+        change = float(np.mean((draws.draw_weights - 1.0) ** 2))
+        low, high = interval_of_gain(value, precision, change / independent)
+    else:
+        low, high = interval_of_mean(value, precision, is_robust=method == "dr")
     return replace(estimate, value=value, standard_error=error, low=low, high=high)
 
 
-def _interval(value: float, error: float, effective: float) -> tuple[float, float]:
-    """Wilson's 95 % interval of a mean in [0, 1]; a value beyond the range has the interval of its end."""
-    mean = min(max(value, 0.0), 1.0)
-    samples = min(effective, mean * (1.0 - mean) / error**2) if error and 0.0 < mean < 1.0 else effective
-    return wilson_limits(mean, samples)
-
-
 def _refusal(draws: _Draws) -> str:
-    if not len(draws.rewards):
+    if not draws.decisions:
         return "no decision has an evaluated outcome"
     if draws.unsupported:
         return (

@@ -10,11 +10,13 @@ is chosen on the lines that it is measured on, which favours it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from upturn.arbiter.off_policy import LoggedOutcome, OffPolicyEstimate, all_estimates, always
 from upturn.arbiter.policy import (
     Candidate,
     DiscountedThompson,
@@ -25,7 +27,7 @@ from upturn.arbiter.policy import (
 )
 from upturn.arbiter.recording import Recording
 from upturn.arbiter.tally import Tally
-from upturn.records import Decision, Task
+from upturn.records import Alternative, Decision, Task
 
 PolicyMaker = Callable[[], RoutingPolicy]
 
@@ -77,6 +79,17 @@ class PolicyReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedEstimates:
+    """Off-policy estimates of one model's mean reward, beside the truth."""
+
+    model: str
+    truth: float
+    """Mean reward of the model over all lines."""
+    estimates: tuple[OffPolicyEstimate, ...]
+    """From the log of one policy, which has the outcome of one model for each line."""
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """The results of all policies on one recording."""
 
@@ -122,6 +135,23 @@ def replay(
     )
 
 
+def check_estimates(
+    recording: Recording, make: PolicyMaker, *, wave: int, seed: int = 0
+) -> tuple[CheckedEstimates, ...]:
+    """Returns the estimates of every model alone from the log of one policy on the recording, beside the truth.
+
+    The log is drawn from the lines with replacement, so that the intervals, which are for further lines of the same
+    kind, hold the mean over the recording's lines with the stated probability."""
+    rng = np.random.default_rng(seed)
+    count = len(recording.rewards)
+    logged = route_lines(recording, make(), rng.integers(count, size=count), rng=rng, wave=wave).log(recording)
+    truths = recording.rewards.mean(axis=0).tolist()
+    return tuple(
+        CheckedEstimates(model, truth, all_estimates(logged, always(model)))
+        for model, truth in zip(recording.models, truths, strict=True)
+    )
+
+
 def _oracle(recording: Recording) -> NDArray[np.int64]:
     """Returns the model with the highest reward for each line; of equal ones the cheapest, then the first."""
     rewards = recording.rewards
@@ -131,38 +161,76 @@ def _oracle(recording: Recording) -> NDArray[np.int64]:
     return np.asarray(costs.argmin(axis=1)[None], dtype=np.int64)
 
 
+class RoutedLines(NamedTuple):
+    """Lines that a policy routed, in the order in which it saw them."""
+
+    lines: NDArray[np.int64]
+    """(n,): index of each line in the recording."""
+    chosen: NDArray[np.int64]
+    """(n,): index of the chosen model."""
+    probabilities: NDArray[np.float64]
+    """(n, models)."""
+
+    def log(self, recording: Recording) -> list[LoggedOutcome]:
+        """Returns the decisions with their outcomes, as a pool would have logged them."""
+        logged: list[LoggedOutcome] = []
+        for position, (line, model) in enumerate(zip(self.lines, self.chosen, strict=True)):
+            shares = self.probabilities[position].tolist()
+            options = zip(recording.models, shares, strict=True)
+            decision = replace(
+                _decision("", recording, line, recording.models[model]),
+                id=str(position),  # a line may occur several times
+                alternatives=tuple(Alternative(name, share, None) for name, share in options),
+                propensity=shares[model],
+            )
+            logged.append(LoggedOutcome(decision, float(recording.rewards[line, model])))
+        return logged
+
+
+def route_lines(
+    recording: Recording, policy: RoutingPolicy, lines: NDArray[np.int64], *, rng: np.random.Generator, wave: int
+) -> RoutedLines:
+    """Routes the lines in this order; the policy learns the outcomes of its choices after every ``wave`` lines."""
+    uniforms = rng.random(len(lines))
+    candidates = [Candidate(model, model) for model in recording.models]
+    chosen = np.empty(len(lines), dtype=np.int64)
+    probabilities = np.empty((len(lines), len(candidates)))
+    for start in range(0, len(lines), wave):
+        positions = range(start, min(start + wave, len(lines)))
+        shares: dict[str, NDArray[np.float64]] = {}  # a policy does not learn within a wave
+        for position in positions:
+            line = lines[position]
+            family = recording.families[line]
+            if family not in shares:
+                task = Task(id=str(line), instruction="", family=family, environment="recording")
+                shares[family] = np.asarray(policy.probabilities(task, candidates), dtype=np.float64)
+            index = int(np.searchsorted(np.cumsum(shares[family]), uniforms[position], side="right"))
+            probabilities[position] = shares[family]
+            chosen[position] = min(index, len(candidates) - 1)
+        for position in positions:
+            line, model = lines[position], chosen[position]
+            decision = _decision(policy.name, recording, line, recording.models[model])
+            policy.learn(decision, RoutingOutcome(decision.id, float(recording.rewards[line, model])))
+    return RoutedLines(lines, chosen, probabilities)
+
+
 def _choose(recording: Recording, policy: RoutingPolicy, seed: int, wave: int) -> NDArray[np.int64]:
     """Returns the chosen model of each line, shape (lines,) in the recording's order; the policy learns."""
-    generator = np.random.default_rng(seed)
-    count = len(recording.rewards)
-    order = generator.permutation(count)
-    uniforms = generator.random(count)
-    candidates = [Candidate(model, model) for model in recording.models]
-    chosen = np.empty(count, dtype=np.int64)
-    for start in range(0, count, wave):
-        lines = order[start : start + wave]
-        edges: dict[str, NDArray[np.float64]] = {}  # a policy does not learn within a wave
-        for line, uniform in zip(lines, uniforms[start : start + wave], strict=True):
-            family = recording.families[line]
-            if family not in edges:
-                task = Task(id=str(line), instruction="", family=family, environment="recording")
-                edges[family] = np.cumsum(policy.probabilities(task, candidates))
-            index = int(np.searchsorted(edges[family], uniform, side="right"))
-            chosen[line] = min(index, len(candidates) - 1)
-        for line in lines:
-            decision = _decision(policy, recording, line, recording.models[chosen[line]])
-            policy.learn(decision, RoutingOutcome(decision.id, float(recording.rewards[line, chosen[line]])))
+    rng = np.random.default_rng(seed)
+    routed = route_lines(recording, policy, rng.permutation(len(recording.rewards)), rng=rng, wave=wave)
+    chosen = np.empty_like(routed.chosen)
+    chosen[routed.lines] = routed.chosen
     return chosen
 
 
-def _decision(policy: RoutingPolicy, recording: Recording, line: int, model: str) -> Decision:
+def _decision(policy: str, recording: Recording, line: int, model: str) -> Decision:
     """Returns a decision with the fields that a policy learns from; it is not stored."""
     return Decision(
         id=str(line),
         task_id=str(line),
         family=recording.families[line],
         tenant="default",
-        policy=policy.name,
+        policy=policy,
         policy_snapshot="",
         alternatives=(),
         agent=model,

@@ -14,12 +14,15 @@ from upturn.cli.options import AsJson, PoolPath, read_config
 from upturn.cli.output import emit, progress
 from upturn.config import CanarySettings, TaskConfig, ValidationSettings
 from upturn.deployment import (
+    EXPERIMENTS,
     PLAN_STEPS,
     SCENARIOS,
+    BestAgentRule,
     HeldoutDesign,
     Override,
     ReleaseDesign,
     Validation,
+    best_agent_results,
     candidate_share,
     grid,
     history_of,
@@ -28,7 +31,7 @@ from upturn.deployment import (
     simulation_results,
 )
 from upturn.deployment import release as lifecycle
-from upturn.errors import RecordError, ReleaseError, UnknownNameError
+from upturn.errors import ConfigError, RecordError, ReleaseError, UnknownNameError
 from upturn.interval import wilson_interval
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue, Release, Result, from_json
@@ -124,10 +127,19 @@ def simulate(
     grid_of_attacks: Annotated[
         bool, typer.Option("--grid", help="Simulate the grid of equal, worse and unsafe candidates instead.")
     ] = False,
+    best_agent: Annotated[
+        bool,
+        typer.Option("--best-agent", help="Simulate experiments between agents instead, until the best is shown."),
+    ] = False,
     config: CanaryConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate canaries of equal, better and worse candidates, to measure error rates and time to a verdict."""
+    if best_agent:
+        if grid_of_attacks or config is not None:
+            raise ConfigError(["--best-agent simulates no canaries; leave out --grid and --config"])
+        _simulate_best_agent(runs, seed, as_json)
+        return
     settings, scenarios = _canary_settings(config), grid() if grid_of_attacks else SCENARIOS
     with progress("canaries", len(scenarios)) as ticker:
         results = simulation_results(
@@ -142,6 +154,17 @@ def simulate(
         "seed": seed,
     }
     emit("release simulate", results, details, as_json=as_json)
+    if any(result.holds is False for result in results):
+        raise typer.Exit(1)
+
+
+def _simulate_best_agent(runs: int, seed: int, as_json: bool) -> None:
+    rule = BestAgentRule()
+    with progress("experiments", len(EXPERIMENTS)) as ticker:
+        results = best_agent_results(
+            rule, runs=runs, seed=seed, experiments=EXPERIMENTS, on_done=lambda _: ticker.advance()
+        )
+    emit("release simulate", results, {"alpha": rule.alpha, "margin": rule.margin, "seed": seed}, as_json=as_json)
     if any(result.holds is False for result in results):
         raise typer.Exit(1)
 

@@ -1,14 +1,29 @@
-"""``upturn route``: replays recorded outcomes through routing policies, and explains logged decisions."""
+"""``upturn route``: replays recorded outcomes through routing policies, evaluates a new policy on the pool's
+decisions, and explains logged decisions."""
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
-from upturn.arbiter import Interval, Recording, Replay, ReplayOptions, learning_policies, read_recording, replay
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
+from upturn.arbiter import (
+    CheckedEstimates,
+    Interval,
+    OffPolicyEstimate,
+    PolicyGate,
+    Recording,
+    Replay,
+    ReplayOptions,
+    check_estimates,
+    check_new_policy,
+    learning_policies,
+    read_recording,
+    replay,
+)
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
 from upturn.cli.output import emit, print_message, progress
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.records import Decision, Result
@@ -22,6 +37,9 @@ MAX_ROUNDS = 250
 MIN_ROUNDS = 25
 MAX_UPDATES = 2000
 """Families times rounds that the default wave aims at: limits large files with many families to minutes."""
+
+GATE = PolicyGate()
+"""What a new policy must show unless an option says otherwise."""
 
 route_app = typer.Typer()
 
@@ -50,6 +68,8 @@ def replay_file(
     policies = learning_policies()
     with progress("replaying", len(policies) * seeds) as ticker:
         replayed = replay(recording, policies, options, on_order=ticker.advance)
+    log_policy, make = next(iter(policies.items()))
+    checked = check_estimates(recording, make, wave=options.wave)
     details: dict[str, object] = {
         "lines": lines,
         "seeds": seeds,
@@ -57,12 +77,17 @@ def replay_file(
         "families": dict(sorted(Counter(recording.families).items())),
         "best_single": replayed.best_single,
         "shares": {policy.name: policy.shares for policy in replayed.policies},
+        "estimated_from": f"one log of {log_policy}",
+        "estimates": {estimates.model: _beside_truth(estimates) for estimates in checked},
         "ignored_columns": recording.ignored_columns,
         "quarantined": _quarantined(recording, None if as_json else MAX_LINES_SHOWN),
     }
     if recording.costs is not None:
         details["mean_cost"] = {policy.name: policy.cost for policy in replayed.policies}
-    emit("route replay", _results(replayed, lines), details, as_json=as_json)
+    results = _results(replayed, lines) + [
+        result for estimates in checked for result in _estimate_results(f"{estimates.model} ", estimates.estimates)
+    ]
+    emit("route replay", results, details, as_json=as_json)
     if recording.bad_lines:
         bad = len(recording.bad_lines)
         print_message(f"{bad} of {bad + lines} lines were quarantined")
@@ -89,6 +114,31 @@ def _results(replayed: Replay, lines: int) -> list[Result]:
     return results
 
 
+def _estimate_results(prefix: str, estimates: Iterable[OffPolicyEstimate]) -> list[Result]:
+    """The estimates that are not refused."""
+    return [
+        Result(
+            f"{prefix}{estimate.method}", estimate.value, "reward", estimate.low, estimate.high, estimate.decisions
+        )
+        for estimate in estimates
+        if estimate.value is not None
+    ]
+
+
+def _beside_truth(checked: CheckedEstimates) -> dict[str, object]:
+    return {"truth": checked.truth} | {
+        estimate.method: _estimate_text(estimate, checked.truth) for estimate in checked.estimates
+    }
+
+
+def _estimate_text(estimate: OffPolicyEstimate, truth: float) -> str:
+    """For example ``0.842 (0.801 to 0.876), holds the truth``."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return f"refused: {estimate.refusal}"
+    verdict = "holds" if estimate.low <= truth <= estimate.high else "misses"
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f}), {verdict} the truth"
+
+
 def _quarantined(recording: Recording, limit: int | None) -> dict[str, object]:
     """Counts of quarantined lines, and the first ``limit`` lines; None = all."""
     return {
@@ -96,6 +146,63 @@ def _quarantined(recording: Recording, limit: int | None) -> dict[str, object]:
         "by_reason": dict(Counter(bad.reason for bad in recording.bad_lines).most_common(limit)),
         "lines": [{"line": bad.line, "reason": bad.reason} for bad in recording.bad_lines[:limit]],
     }
+
+
+@route_app.command("evaluate")
+def evaluate(  # noqa: PLR0913 - a command's parameters are its options
+    pool: Annotated[Path, typer.Argument(help="Path of the pool with the logged decisions.")],
+    *,
+    policy: Annotated[
+        Path, typer.Option("--policy", help="Configuration file with the new policy: its [routing] and [[agents]].")
+    ],
+    metric: Annotated[
+        str, typer.Option(help="Outcome of a decision: 'success' of its evaluation, or a metric of feedback.")
+    ] = "success",
+    margin: Annotated[
+        float, typer.Option(min=0, max=0.99, help="Loss of mean reward per decision that is accepted.")
+    ] = GATE.margin,
+    min_decisions: Annotated[
+        int, typer.Option(min=2, help="Decisions with an outcome that are needed; an episode counts as one.")
+    ] = GATE.min_decisions,
+    tenant: Tenant = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Estimate from logged decisions how well a new routing policy would do. Exits with 1 unless it passes."""
+    from upturn.loop.online import read_decision_log  # replaying needs no database
+    from upturn.loop.run import policy_of
+    from upturn.pool import Pool
+
+    config = read_config(policy)
+    with Pool.open(pool, read_only=True) as opened:
+        log = read_decision_log(opened, tenant=tenant, metric=metric)
+    agents, new = [agent.name for agent in config.agents], policy_of(config)
+    gate = PolicyGate(margin=margin, min_decisions=min_decisions)
+    check = check_new_policy(new, log.logged, gate, tasks=log.tasks, agents=agents)
+    gain = [
+        replace(result, bar=f"lower limit >= {-margin:g}", holds=check.is_passed)
+        for result in _estimate_results("", [check.gain])
+    ]
+    details: dict[str, object] = {
+        "verdict": check.verdict,
+        "reasons": check.reasons,
+        "policy": new.name,
+        "metric": metric,
+        "decisions": check.gain.decisions,
+        "decisions_without_outcome": check.gain.missing,
+        "effective_samples": {estimate.method: estimate.effective_samples for estimate in check.estimates},
+        "max_weight": check.gain.max_weight,
+        "refused": {estimate.method: estimate.refusal for estimate in check.estimates if estimate.refusal},
+        "shares": check.shares,
+        "logged_shares": check.logged_shares,
+    }
+    results = [
+        *gain,
+        *(replace(result, name="logged") for result in _estimate_results("", [check.logged])),
+        *_estimate_results("", check.estimates),
+    ]
+    emit("route evaluate", results, details, as_json=as_json, config_hash=config.config_hash)
+    if not check.is_passed:
+        raise typer.Exit(1)
 
 
 @route_app.command("explain")

@@ -2,11 +2,13 @@
 
 ``release`` has the states of a release, ``validation`` the gate before its canary, ``canary`` the canary of one
 release, ``rule`` the decision rule for many canaries at once, ``sequential`` and ``paired_test`` the statistics,
-``simulation`` measures the rule, and ``plan`` designs a release with it. ``loop`` serves the canary's tasks. Start
-with ``release``, then ``canary``.
+``simulation`` measures the rule, ``best_agent`` stops an experiment between agents, and ``plan`` designs a release
+with it. ``loop`` serves the canary's tasks. Start with ``release``, then ``canary``.
 """
 
 from upturn.config import CanarySettings, ValidationSettings
+from upturn.deployment.best_agent import BestAgent, BestAgentRule, BestAgentSearch, identify_best
+from upturn.deployment.best_agent_simulation import EXPERIMENTS, best_agent_results
 from upturn.deployment.canary import Canary
 from upturn.deployment.episode import Awaited, Episode, Served, episodes_of, split_settled
 from upturn.deployment.plan import (
@@ -38,10 +40,14 @@ from upturn.deployment.simulation import SCENARIOS, grid, simulation_results
 from upturn.deployment.validation import Comparison, Pair, Validation, ValidationVerdict, pairs_of, validate
 
 __all__ = [
+    "EXPERIMENTS",
     "FALSE_FAILURES",
     "PLAN_STEPS",
     "SCENARIOS",
     "Awaited",
+    "BestAgent",
+    "BestAgentRule",
+    "BestAgentSearch",
     "Canary",
     "CanarySettings",
     "Comparison",
@@ -58,11 +64,13 @@ __all__ = [
     "ValidationSettings",
     "ValidationVerdict",
     "apply_traffic",
+    "best_agent_results",
     "candidate_share",
     "episodes_of",
     "grid",
     "history_of",
     "hold",
+    "identify_best",
     "pairs_of",
     "plan_release",
     "promote",

@@ -55,25 +55,35 @@ def least_score(share: npt.ArrayLike, centre: npt.ArrayLike, direction: npt.Arra
 
 
 def bet_log_factors(
-    gain: npt.ArrayLike, least: npt.ArrayLike, variance: npt.ArrayLike, scale: npt.ArrayLike = 1.0
+    gain: npt.ArrayLike,
+    least: npt.ArrayLike,
+    variance: npt.ArrayLike,
+    scale: npt.ArrayLike = 1.0,
+    *,
+    effects: npt.ArrayLike = EFFECTS,
 ) -> FloatArray:
-    """Log of the factor by which each effect's capital grows, (E, …) for E ``EFFECTS``, each times ``scale``.
+    """Log of the factor by which each effect's capital grows, (E, …) for E ``effects``, each times ``scale``.
 
     The capital of effect δ bets λ = δ / variance, about the growth-optimal bet where the true difference is δ,
     capped so that no observation loses more than ``MAX_LOSS`` of it. The factor is 1 + λ·gain. ``least`` is the
     least possible gain, below 0; it, the variance and so the bet must be fixed before the observation. Where the
     expected gain is at most 0 the factor's expectation is at most 1."""
-    effects = np.asarray(EFFECTS).reshape((-1,) + (1,) * np.ndim(gain))
+    sizes = np.asarray(effects, dtype=np.float64).reshape((-1,) + (1,) * np.ndim(gain))
     spread = np.maximum(np.asarray(variance, dtype=np.float64), 1e-9)
     bet = np.minimum(
-        effects * np.asarray(scale, dtype=np.float64) / spread, MAX_LOSS / -np.asarray(least, dtype=np.float64)
+        sizes * np.asarray(scale, dtype=np.float64) / spread, MAX_LOSS / -np.asarray(least, dtype=np.float64)
     )
     return np.asarray(np.log1p(bet * np.asarray(gain, dtype=np.float64)))
 
 
-def log_e_value(log_capital: FloatArray) -> FloatArray:
-    """Log of the mean capital over the effects, which are the first axis."""
-    return np.asarray(np.logaddexp.reduce(log_capital, axis=0) - np.log(log_capital.shape[0]))
+def log_e_value(log_capital: FloatArray, weights: npt.ArrayLike | None = None) -> FloatArray:
+    """Log of the mean capital over the effects, which are the first axis.
+
+    ``weights`` are the effects' shares of the initial capital, which sum to 1; None = equal shares."""
+    if weights is None:
+        return np.asarray(np.logaddexp.reduce(log_capital, axis=0) - np.log(log_capital.shape[0]))
+    logs = np.log(np.asarray(weights, dtype=np.float64)).reshape((-1,) + (1,) * (log_capital.ndim - 1))
+    return np.asarray(np.logaddexp.reduce(log_capital + logs, axis=0))
 
 
 def mismatch_log_e(

@@ -12,7 +12,7 @@ from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exporter import export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.importer import IngestOptions, check_source, ingest
-from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
+from upturn.pool.preference import THUMBS, correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import inspect, missing_reward
 from upturn.pool.reader import Experience, Selected
 from upturn.pool.readiness import readiness
@@ -27,6 +27,7 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "THUMBS",
     "Coverage",
     "Experience",
     "IngestOptions",

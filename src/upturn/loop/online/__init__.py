@@ -6,6 +6,7 @@ here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``servic
 
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, message_text
+from upturn.loop.online.decision_log import SUCCESS, DecisionLog, read_decision_log
 from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
 from upturn.loop.online.feedback import Opinion, Receipt, accept_feedback
 from upturn.loop.online.routes import DEFAULT_ROUTE, RouteTable, Target
@@ -17,10 +18,12 @@ from upturn.loop.online.trajectory import RecordedCall, episode_records, episode
 __all__ = [
     "DEFAULT_ROUTE",
     "GENERAL",
+    "SUCCESS",
     "Arrival",
     "CallLog",
     "Client",
     "Decided",
+    "DecisionLog",
     "EpisodeTracker",
     "Known",
     "LiveCall",
@@ -40,5 +43,6 @@ __all__ = [
     "estimated_tokens",
     "message_text",
     "new_task_id",
+    "read_decision_log",
     "read_episode",
 ]

@@ -21,6 +21,7 @@ from upturn.arbiter import (
     always,
     doubly_robust,
     inverse_propensity,
+    running_means,
     self_normalised,
 )
 from upturn.interval import clopper_pearson_interval
@@ -114,19 +115,6 @@ def _log(
     return LoggedOutcome(decision, float(rng.random() < RATES[family][chosen]))
 
 
-def _running_means(logged: Sequence[LoggedOutcome]) -> Callable[[Decision, str], float]:
-    """A reward model that predicts from the outcomes before a decision only."""
-    sums, predictions = dict[tuple[str, str], tuple[float, int]](), dict[tuple[str, str], float]()
-    for outcome in logged:
-        for version in VERSIONS:
-            successes, count = sums.get((outcome.decision.family, version), (0.0, 0))
-            predictions[outcome.decision.id, version] = (successes + 0.5) / (count + 1.0)
-        key = (outcome.decision.family, outcome.decision.chosen)
-        successes, count = sums.get(key, (0.0, 0))
-        sums[key] = (successes + (outcome.reward or 0.0), count + 1)
-    return lambda decision, version: predictions[decision.id, version]
-
-
 def measure_coverage(
     cells: Sequence[Cell],
     *,
@@ -146,7 +134,7 @@ def measure_coverage(
         values: dict[tuple[str, str], list[float]] = {}
         for _ in range(logs):
             logged = make_log(cell, rng)
-            model = _running_means(logged)
+            model = running_means(logged)
             for estimand in estimands():
                 for estimate in (
                     inverse_propensity(logged, estimand.target),

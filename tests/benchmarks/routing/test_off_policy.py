@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import off_policy
 from benchmarks.__main__ import app
-from benchmarks.off_policy import RATES, VERSIONS, Cell, estimands, make_log, measure_coverage
+from benchmarks.routing import off_policy
+from benchmarks.routing.off_policy import RATES, VERSIONS, Cell, estimands, make_log, measure_coverage
 from upturn.arbiter import self_normalised
 
 

@@ -1,0 +1,123 @@
+"""The pool's routing decisions with their outcomes, for off-policy estimates and for the best agent.
+
+An outcome is an evaluation's verdict, or a value of one metric of feedback. Decisions in which the client named the
+version are left out: the router did not choose.
+
+Which evaluation belongs to a decision: that of its episode's trajectory if there is one, else that of the first
+trajectory of its task and version that was stored after it, is no training rollout, and belongs to no earlier
+decision. Which feedback: the first value of the metric on the decision, else on its episode, else on its
+trajectory.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from upturn.arbiter import LoggedOutcome
+from upturn.errors import RecordError
+from upturn.loop.online.service import NAMED
+from upturn.loop.online.trajectory import episode_task_id
+from upturn.pool import THUMBS, Pool, schema
+from upturn.records import Decision, Feedback, FeedbackSubject, Task
+
+SUCCESS = "success"
+"""The metric of evaluations: 1 for a success, 0 for a failure."""
+
+
+class DecisionLog(NamedTuple):
+    """The decisions of one tenant, in the order of arrival."""
+
+    logged: tuple[LoggedOutcome, ...]
+    tasks: Mapping[str, Task]
+    """The stored tasks by id; a call's task is not stored."""
+
+
+class _Trajectory(NamedTuple):
+    id: str
+    sequence: int
+
+
+def read_decision_log(pool: Pool, *, tenant: str, metric: str = SUCCESS) -> DecisionLog:
+    """Returns the tenant's decisions with the outcomes of one metric.
+
+    ``thumbs`` above 0 is 1, below 0 is 0, and 0 is missing. Values of other metrics must lie in [0, 1]; raises
+    RecordError for others, because estimates need bounded rewards."""
+    decisions = [decision for decision in pool.decisions(tenant=tenant) if decision.policy != NAMED]
+    trajectories = _trajectories(pool, tenant, decisions)
+    outcomes: Mapping[str, float | None]
+    if metric == SUCCESS:
+        verdicts = {row.trajectory_id: row.verdict for row in pool.selected(tenant=tenant)}
+        rewards = {"success": 1.0, "failure": 0.0}
+        outcomes = {key: rewards.get(verdicts.get(value, "missing")) for key, value in trajectories.items()}
+    else:
+        outcomes = _feedback_outcomes(pool.feedback(tenant=tenant), metric, decisions, trajectories)
+    needed = {decision.task_id for decision in decisions}
+    return DecisionLog(
+        tuple(LoggedOutcome(decision, outcomes.get(decision.id)) for decision in decisions),
+        {task.id: task for task in pool.tasks(tenant=tenant, ids=sorted(needed))},
+    )
+
+
+def _trajectories(pool: Pool, tenant: str, decisions: Iterable[Decision]) -> Mapping[str, str]:
+    """Returns the id of each decision's trajectory by the decision's id, where there is one."""
+    table, rollouts = schema.trajectories, schema.rollouts
+    trained = select(rollouts.c.trajectory_id)
+    query = (
+        select(table.c.id, table.c.task_id, table.c.agent_version, table.c.sequence)
+        .where(table.c.tenant == tenant, table.c.id.not_in(trained))
+        .order_by(table.c.sequence)
+    )
+    of_version: defaultdict[tuple[str, str], list[_Trajectory]] = defaultdict(list)
+    of_task: dict[str, str] = {}
+    with pool.engine.connect() as connection:
+        for row in connection.execute(query):
+            of_version[row.task_id, row.agent_version].append(_Trajectory(row.id, row.sequence))
+            of_task[row.task_id] = row.id
+        stored = select(schema.decisions.c.id, schema.decisions.c.sequence)
+        stored = stored.where(schema.decisions.c.tenant == tenant)
+        arrival = {row.id: row.sequence for row in connection.execute(stored)}
+    matched: dict[str, str] = {}
+    for decision in decisions:
+        if decision.episode is not None:
+            whole = of_task.get(episode_task_id(tenant, decision.episode))
+            if whole is not None:
+                matched[decision.id] = whole
+                continue
+        waiting = of_version[decision.task_id, decision.chosen]
+        while waiting and waiting[0].sequence < arrival[decision.id]:
+            waiting.pop(0)
+        if waiting:
+            matched[decision.id] = waiting.pop(0).id
+    return matched
+
+
+def _feedback_outcomes(
+    feedback: Iterable[Feedback], metric: str, decisions: Iterable[Decision], trajectories: Mapping[str, str]
+) -> Mapping[str, float | None]:
+    first: dict[tuple[FeedbackSubject, str], float] = {}
+    for value in feedback:
+        if value.metric == metric:
+            first.setdefault((value.subject_kind, value.subject_id), value.value)
+    outcomes: dict[str, float | None] = {}
+    for decision in decisions:
+        subjects: list[tuple[FeedbackSubject, str | None]] = [
+            ("decision", decision.id),
+            ("episode", decision.episode),
+            ("trajectory", trajectories.get(decision.id)),
+        ]
+        values = [first[kind, name] for kind, name in subjects if name is not None and (kind, name) in first]
+        outcomes[decision.id] = _reward(metric, values[0]) if values else None
+    return outcomes
+
+
+def _reward(metric: str, value: float) -> float | None:
+    if metric == THUMBS:
+        return None if value == 0 else float(value > 0)
+    if not 0 <= value <= 1:
+        raise RecordError(
+            f"a value of the metric {metric!r} is {value!r}, but off-policy estimates need rewards in [0, 1]; "
+            "name another metric"
+        )
+    return value
