@@ -11,6 +11,7 @@ from upturn.cli import print_message
 
 
 def bench_gateway(
+    *,
     reps: Annotated[int, typer.Option(min=1, help="Repetitions per figure.")] = 3,
     only: Only = None,
     litellm: Annotated[

@@ -300,3 +300,32 @@ async def test_tool_calls_pass_between_dialects(pool: Pool) -> None:
     assert [block["type"] for block in answer["content"]] == ["text", "tool_use", "tool_use"]
     assert [block["input"] for block in answer["content"][1:]] == [{"a": 1}, {"a": 2}]
     assert answer["stop_reason"] == "tool_use"
+
+
+async def test_embeddings_are_passed_through_and_stored(pool: Pool) -> None:
+    async with client_of(pool) as (client, desk, _app):
+        answer = await client.post(
+            "/v1/embeddings", json={"model": "default", "input": ["a", "b"], "dimensions": 3}
+        )
+        bad = await client.post("/v1/embeddings", json={"model": "default"})
+        for upstream in desk.upstreams.values():
+            upstream.error = UpstreamError("down", kind="connect")
+        failed = await client.post("/v1/embeddings", json={"model": "default", "input": "a"})
+    assert answer.json()["usage"] == {"prompt_tokens": 7}
+    assert (bad.status_code, failed.status_code) == (400, 502)
+    [decision, _] = pool.decisions(tenant="default")
+    assert decision.family == "embeddings"
+    [member] = calls_of_episode(pool.engine, answer.headers["x-upturn-episode"], tenant="default")
+    assert (member.call.id, member.call.status, member.call.input_tokens) == (decision.id, "answered", 7)
+
+
+async def test_count_tokens_is_an_estimate_and_readiness_needs_an_agent(pool: Pool) -> None:
+    body = {"model": "default", "messages": [{"role": "user", "content": "x" * 400}]}
+    async with client_of(pool) as (client, desk, _app):
+        count = await client.post("/v1/messages/count_tokens", json=body)
+        ready = await client.get("/ready")
+        for agent in ("ann", "ben"):
+            desk.service.router.registry.remove(agent)
+        not_ready = await client.get("/ready")
+    assert (count.json(), count.headers["x-upturn-estimate"]) == ({"input_tokens": 100}, "true")
+    assert (ready.status_code, not_ready.status_code) == (200, 503)

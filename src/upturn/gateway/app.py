@@ -20,6 +20,7 @@ from upturn.errors import UpturnError
 from upturn.gateway.access import Access
 from upturn.gateway.http import cancel
 from upturn.gateway.model_calls import ModelCalls
+from upturn.gateway.model_routes import model_routes
 from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.task_routes import task_routes
@@ -79,6 +80,7 @@ def build_app(
         endpoint = ModelCalls(dialect, service, access, recent, max_body_bytes=settings.max_body_bytes)
         for prefix in ("", EPISODE_PATH):
             app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
+    app.include_router(model_routes(service, access))
     app.include_router(resource_routes(service, access, learn, __version__))
     app.include_router(task_routes(tasks, access))
     _add_errors(app)

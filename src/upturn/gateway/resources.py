@@ -1,15 +1,14 @@
 """The endpoints besides model calls: feedback, episodes, router state, models, health."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine, select
 
-from upturn.dialects import RequestError, dialect_of
+from upturn.dialects import RequestError
 from upturn.gateway.access import Access
 from upturn.gateway.http import headers_of
 from upturn.gateway.router_state import RouterState, router_state
@@ -19,7 +18,6 @@ from upturn.loop.online import (
     Opinion,
     StoredEpisode,
     accept_feedback,
-    estimated_tokens,
     read_episode,
 )
 from upturn.records import FeedbackSubject
@@ -52,28 +50,6 @@ class FeedbackReceipt(BaseModel):
     id: str
     state: Literal["stored", "known", "contradicts"]
     """``known``: it was stored before. ``contradicts``: it is stored, but an earlier value taught the router."""
-
-
-class ModelEntry(BaseModel):
-    """A name for ``model``."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int = 0
-    owned_by: str = "upturn"
-
-
-class ModelList(BaseModel):
-    """Names for ``model``: routes, agents and agent versions."""
-
-    object: Literal["list"] = "list"
-    data: list[ModelEntry]
-
-
-class TokenCount(BaseModel):
-    """An estimate."""
-
-    input_tokens: int
 
 
 class Health(BaseModel):
@@ -122,12 +98,6 @@ def resource_routes(service: OnlineService, access: Access, learn: Callable[[], 
         learn()
         return FeedbackReceipt(id=receipt.id, state=receipt.state)
 
-    @routes.get("/v1/models", tags=["models"])
-    async def models(request: Request) -> ModelList:
-        """List the names that ``model`` may have."""
-        client_of(request)
-        return ModelList(data=[ModelEntry(id=name) for name in service.routes.names()])
-
     @routes.get("/v1/router/state", tags=["router"])
     async def state(request: Request, family: str | None = None, route: str = "") -> RouterState:
         """Explain the router: agents, counts, posteriors, probabilities, and why."""
@@ -145,15 +115,6 @@ def resource_routes(service: OnlineService, access: Access, learn: Callable[[], 
         learn()
         return _episode_entry(sealed)
 
-    @routes.post("/v1/messages/count_tokens", tags=["calls"])
-    async def count_tokens(request: Request, response: Response) -> TokenCount:
-        """Estimate the tokens of an Anthropic message, at four bytes a token."""
-        client_of(request)
-        body = await request.body()
-        parsed = dialect_of("messages").read_request(with_max_tokens(body))
-        response.headers["x-upturn-estimate"] = "true"
-        return TokenCount(input_tokens=estimated_tokens(parsed))
-
     @routes.get("/ready", tags=["health"])
     async def ready() -> Health:
         """Whether calls are served: the pool can be read, and an agent is in service."""
@@ -168,15 +129,6 @@ def resource_routes(service: OnlineService, access: Access, learn: Callable[[], 
         return Health(version=version)
 
     return routes
-
-
-def with_max_tokens(body: bytes) -> bytes:
-    """Returns the body with the limit that a request needs and a count does not; invalid JSON as it is."""
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
-        return body
-    return json.dumps({"max_tokens": 1, **parsed}).encode() if isinstance(parsed, dict) else body
 
 
 def check_pool(engine: Engine) -> None:

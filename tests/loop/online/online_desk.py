@@ -9,7 +9,7 @@ from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RunKey
 from upturn.config import GatewayConfig
 from upturn.dialects import FinishReason, ModelAnswer, ModelRequest, Part, Text, TokenUsage
 from upturn.loop.online import OnlineService, RouteTable
-from upturn.models.upstreams import Exchange, FunctionUpstream, Upstream, UpstreamCall, UpstreamError
+from upturn.models.upstreams import Exchange, Forwarded, FunctionUpstream, Upstream, UpstreamCall, UpstreamError
 from upturn.pool import Pool
 from upturn.records import AgentVersion
 
@@ -47,6 +47,12 @@ class Scripted:
                 raise
         async with FunctionUpstream(self.answer, self._name).open(call) as exchange:
             yield exchange
+
+    async def embed(self, body: bytes) -> Forwarded:
+        """The length of the body as the only embedding."""
+        if self.error is not None:
+            raise self.error
+        return Forwarded(b'{"data": [{"embedding": [%d]}], "usage": {"prompt_tokens": 7}}' % len(body), 7)
 
     async def close(self) -> None:
         """There is nothing to close."""

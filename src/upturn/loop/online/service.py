@@ -190,6 +190,17 @@ class OnlineService:
         finally:
             self.router.load.release(agent)
 
+    async def embed(self, arrival: Arrival) -> tuple[bytes, Mapping[str, str]]:
+        """Returns the answer to a request for embeddings, and the headers for the client, once it is durable."""
+        live = LiveCall(self, self.decide(arrival))
+        agent = live.decided.decision.agent
+        self.router.load.acquire(agent)
+        try:
+            content = await live.embed()
+        finally:
+            self.router.load.release(agent)
+        return content, live.headers
+
     def upstreams_of(self, decided: Decided) -> Sequence[str]:
         """Returns the chosen version, then those that a failed call falls back to, the most probable first."""
         decision = decided.decision
@@ -248,7 +259,7 @@ class LiveCall:
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Opens the first upstream that answers; raises RequestError, with the call stored, if none does."""
-        arrival, error = self.decided.arrival, UpstreamError("no upstream", kind="connect")
+        error = UpstreamError("no upstream", kind="connect")
         for version in self._service.upstreams_of(self.decided):
             self.agent_version = version
             try:
@@ -265,8 +276,18 @@ class LiveCall:
             self._attempted.append(version)
         self.agent_version = self._attempted.pop() if self._attempted else self.agent_version
         await self._store("failed", CallOutcome(failure=str(error)))
-        del arrival
         raise error.as_request_error() from error
+
+    async def embed(self) -> bytes:
+        """The answer to a request for embeddings; raises RequestError, with the call stored, if it fails."""
+        try:
+            forwarded = await self._service.upstream(self.agent_version).embed(self.decided.arrival.body)
+        except (LookupError, UpstreamError) as exc:
+            error = exc if isinstance(exc, UpstreamError) else UpstreamError(str(exc), kind="connect")
+            await self._store("failed", CallOutcome(failure=str(error)))
+            raise error.as_request_error() from exc
+        await self._store("answered", CallOutcome(usage=TokenUsage(forwarded.input_tokens)))
+        return forwarded.content
 
     def _call(self, version: str) -> UpstreamCall:
         arrival = self.decided.arrival

@@ -21,9 +21,9 @@ from upturn.errors import ModelError
 from upturn.models.transport import base_of
 from upturn.models.upstreams.answer_stream import AnswerStream
 from upturn.models.upstreams.breaker import Breaker, CallLimit, RetryBudget
-from upturn.models.upstreams.request_body import request_body
+from upturn.models.upstreams.request_body import request_body, with_model
 from upturn.models.upstreams.token_capture import TokenCapture
-from upturn.models.upstreams.upstream import CallOutcome, Chunk, Exchange, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import CallOutcome, Chunk, Exchange, Forwarded, UpstreamCall, UpstreamError
 
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _FIRST_WAIT_SECONDS = 0.25
@@ -54,7 +54,8 @@ class EndpointUpstream:
         self.settings = settings = endpoint.settings
         self.dialect = dialect_of(settings.dialect)
         base = base_of(endpoint.url)
-        self._url = f"{base if base.endswith('/v1') else f'{base}/v1'}{self.dialect.path}"
+        self._base = base if base.endswith("/v1") else f"{base}/v1"
+        self._url = f"{self._base}{self.dialect.path}"
         self._name = f"{endpoint.model!r} at {base}"
         self.breaker = Breaker(self._name, settings.breaker_failures, settings.breaker_seconds)
         self._budget = RetryBudget(settings.retry_share)
@@ -71,6 +72,29 @@ class EndpointUpstream:
                 yield exchange
             finally:
                 exchange.close()
+
+    async def embed(self, body: bytes) -> Forwarded:
+        """The answer of the server's ``/embeddings``, passed through; see ``Upstream.embed``."""
+        self.breaker.admit()
+        timeouts = self.settings.timeouts
+        content = with_model(body, self._endpoint.model)
+        async with self.limit.place():
+            try:
+                async with asyncio.timeout(timeouts.whole):
+                    response = await self._send(f"{self._base}/embeddings", content, {})
+                    if response.status != 200:
+                        raise await self._refusal(response)
+                    answer = await response.read()
+            except TimeoutError as exc:
+                self.breaker.fail()
+                raise UpstreamError(
+                    f"{self._name} did not answer within {timeouts.whole:g} s", kind="timeout"
+                ) from exc
+            except aiohttp.ClientError as exc:
+                self.breaker.fail()
+                raise UpstreamError(f"{self._name} cannot be reached: {exc}", kind="connect") from exc
+        self.breaker.succeed()
+        return Forwarded(answer, _prompt_tokens(answer))
 
     async def close(self) -> None:
         """Ends all connections."""
@@ -118,7 +142,7 @@ class EndpointUpstream:
         response: aiohttp.ClientResponse | None = None
         try:
             async with asyncio.timeout(min(timeouts.first_token, timeouts.whole)):
-                response = await self._post(call, body)
+                response = await self._send(self._url, body, call.headers)
                 if response.status != 200:
                     raise await self._refusal(response)
                 exchange = _EndpointExchange(response, call, self, capture)
@@ -140,15 +164,15 @@ class EndpointUpstream:
             raise
         return exchange
 
-    async def _post(self, call: UpstreamCall, body: bytes) -> aiohttp.ClientResponse:
+    async def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.timeouts.connect)
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=timeout, auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar()
             )
-        headers = {**call.headers, "content-type": "application/json", **self._key}
-        return await self._session.post(self._url, data=body, headers=headers, allow_redirects=False)
+        all_headers = {**headers, "content-type": "application/json", **self._key}
+        return await self._session.post(url, data=body, headers=all_headers, allow_redirects=False)
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> UpstreamError:
         content = await response.content.read(_LONGEST_ERROR)
@@ -285,6 +309,14 @@ def _key_headers(dialect: Dialect, api_key: str) -> Mapping[str, str]:
     if dialect.name == "messages":
         return {"x-api-key": api_key}
     return {"authorization": f"Bearer {api_key}"}
+
+
+def _prompt_tokens(content: bytes) -> int:
+    """The reported tokens of the prompt; 0 = not reported."""
+    try:
+        return int(json.loads(content)["usage"]["prompt_tokens"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return 0
 
 
 def _wait(error: UpstreamError, tries: int) -> float | None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from upturn.dialects import ModelAnswer, ModelRequest, Text
 from upturn.errors import error_text
-from upturn.models.upstreams.upstream import CallOutcome, Exchange, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import CallOutcome, Exchange, Forwarded, UpstreamCall, UpstreamError
 from upturn.models.upstreams.whole_answer import WholeExchange
 
 Answering: TypeAlias = Callable[[ModelRequest], str | ModelAnswer | Awaitable[str | ModelAnswer]]
@@ -44,6 +44,12 @@ class FunctionUpstream:
         answer = replace(result, id=call.answer_id or result.id)
         outcome = CallOutcome(answer, "", answer.usage, perf_counter() - started)
         yield WholeExchange(call, answer, outcome)
+
+    async def embed(self, body: bytes) -> Forwarded:  # noqa: ARG002  as in the protocol
+        """Raises UpstreamError: functions make no embeddings."""
+        raise UpstreamError(
+            "functions make no embeddings; send the request to an agent of kind endpoint", kind="status", status=400
+        )
 
     async def close(self) -> None:
         """There is nothing to close."""

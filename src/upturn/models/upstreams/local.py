@@ -39,7 +39,7 @@ from upturn.models.chat_template import ChatRenderer
 from upturn.models.local import LocalModel
 from upturn.models.model import Generation, GenerationRequest, Model
 from upturn.models.renderer import CompactRenderer, Renderer
-from upturn.models.upstreams.upstream import CallOutcome, Exchange, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import CallOutcome, Exchange, Forwarded, UpstreamCall, UpstreamError
 from upturn.models.upstreams.whole_answer import WholeExchange
 from upturn.records import Observation, TokenRow, WrittenSpan
 
@@ -252,6 +252,14 @@ class LocalUpstream:
         written = script.read(generation.token_ids, call.request)
         seconds = perf_counter() - started
         yield _exchange(call, written, prompt, generation, model=self._model, seconds=seconds)
+
+    async def embed(self, body: bytes) -> Forwarded:  # noqa: ARG002  as in the protocol
+        """Raises UpstreamError: local models make no embeddings."""
+        raise UpstreamError(
+            "local models make no embeddings; send the request to an agent of kind endpoint",
+            kind="status",
+            status=400,
+        )
 
     async def close(self) -> None:
         """Stops the engine's thread."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 from upturn.dialects import Dialect, Json
 from upturn.models.upstreams.upstream import UpstreamCall
@@ -18,10 +19,13 @@ def request_body(call: UpstreamCall, dialect: Dialect, model: str, extras: Json)
     """
     if call.body and call.dialect.name == dialect.name:
         return _edited(call.body, model, extras)
-    from dataclasses import replace
-
     written = dialect.write_request(replace(call.request, model=model))
     return _dump({**extras, **written})
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """Returns the client's body with another model."""
+    return _edited(body, model, {})
 
 
 def _edited(body: bytes, model: str, extras: Json) -> bytes:

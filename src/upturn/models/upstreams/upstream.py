@@ -99,6 +99,14 @@ class CallOutcome:
     """Why tokens that were asked for are unknown; empty = they are known, or were not asked for."""
 
 
+class Forwarded(NamedTuple):
+    """The answer to a request that is no model call."""
+
+    content: bytes
+    input_tokens: int
+    """0 = not reported."""
+
+
 class Exchange(Protocol):
     """An answer on its way. Single use."""
 
@@ -118,6 +126,9 @@ class Upstream(Protocol):
 
         Leaving the block, or cancelling it, ends the call.
         """
+
+    async def embed(self, body: bytes, /) -> Forwarded:
+        """The answer to a request for embeddings, in OpenAI's form on both sides. Raises UpstreamError."""
 
     async def close(self) -> None:
         """Ends all connections."""

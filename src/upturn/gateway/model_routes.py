@@ -1,0 +1,95 @@
+"""The endpoints about models besides calls: their names, embeddings, counts of tokens."""
+
+import json
+from time import perf_counter
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from upturn.dialects import Message, ModelRequest, Text, dialect_of
+from upturn.gateway.access import Access
+from upturn.gateway.http import headers_of
+from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
+
+
+class ModelEntry(BaseModel):
+    """A name for ``model``."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "upturn"
+
+
+class ModelList(BaseModel):
+    """Names for ``model``: routes, agents and agent versions."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelEntry]
+
+
+class EmbeddingsBody(BaseModel):
+    """A request for embeddings; fields that are not listed are passed on."""
+
+    model_config = ConfigDict(extra="allow")
+    model: Annotated[str, Field(min_length=1)]
+    input: str | list[str] | list[int] | list[list[int]]
+
+
+class TokenCount(BaseModel):
+    """An estimate."""
+
+    input_tokens: int
+
+
+def model_routes(service: OnlineService, access: Access) -> APIRouter:
+    """Returns the endpoints."""
+    routes = APIRouter()
+
+    def client_of(request: Request) -> Client:
+        return access.client(headers_of(request.scope), request.scope)
+
+    @routes.get("/v1/models", tags=["models"])
+    async def models(request: Request) -> ModelList:
+        """List the names that ``model`` may have."""
+        client_of(request)
+        return ModelList(data=[ModelEntry(id=name) for name in service.routes.names()])
+
+    @routes.post("/v1/messages/count_tokens", tags=["calls"])
+    async def count_tokens(request: Request, response: Response) -> TokenCount:
+        """Estimate the tokens of an Anthropic message, at four bytes a token."""
+        client_of(request)
+        body = await request.body()
+        parsed = dialect_of("messages").read_request(with_max_tokens(body))
+        response.headers["x-upturn-estimate"] = "true"
+        return TokenCount(input_tokens=estimated_tokens(parsed))
+
+    @routes.post("/v1/embeddings", tags=["calls"])
+    async def embeddings(body: EmbeddingsBody, request: Request) -> Response:
+        """Answer a request for embeddings (OpenAI's form) by an agent of kind endpoint."""
+        texts = [body.input] if isinstance(body.input, str) else [str(part) for part in body.input]
+        asked = ModelRequest(body.model, (Message("user", tuple(Text(text) for text in texts)),))
+        headers = headers_of(request.scope)
+        arrival = Arrival(
+            dialect_of("chat"),
+            await request.body(),
+            asked,
+            client_of(request),
+            {},
+            family=headers.get("x-upturn-family", "embeddings"),
+            started=perf_counter(),
+        )
+        content, answered = await service.embed(arrival)
+        return Response(content, media_type="application/json", headers=dict(answered))
+
+    return routes
+
+
+def with_max_tokens(body: bytes) -> bytes:
+    """Returns the body with the limit that a request needs and a count does not; invalid JSON as it is."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    return json.dumps({"max_tokens": 1, **parsed}).encode() if isinstance(parsed, dict) else body
