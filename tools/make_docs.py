@@ -116,7 +116,7 @@ def configuration_page() -> str:
     tables: dict[type[Settings], str] = {}
     waiting = [*shown.values()]
     while waiting:
-        for name, inner in nested_settings(waiting.pop(0)).items():
+        for name, inner in _tables(waiting.pop(0)).items():
             if inner not in tables:
                 tables[inner] = name
                 waiting.append(inner)
@@ -136,6 +136,17 @@ def _section_lines(kind: type[Settings], heading: str, text: str | None) -> Iter
         default, inner = default_value(field), nested.get(field.name)
         shown = _type_text(hints[field.name]) if inner is None else f"[table](#{_anchor(inner)})"
         yield f"| `{field.name}` | {shown} | {_default_of_field(default)} | {_sentence(meanings[field.name])} |"
+
+
+def _tables(kind: type[Settings]) -> Mapping[str, type[Settings]]:
+    """The class of each field that is a table or a list of tables."""
+    hints = get_type_hints(kind, include_extras=True)
+    lists = {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is tuple}
+    return {**nested_settings(kind), **{name: inner for name, inner in lists.items() if _is_table(inner)}}
+
+
+def _is_table(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Settings)
 
 
 def _anchor(kind: type[Settings]) -> str:
@@ -189,6 +200,8 @@ def _type_text(annotation: Any) -> str:
         return " or ".join(f"`{_quoted(value)}`" for value in arguments)
     if origin in (Union, UnionType):
         return " or ".join(_type_text(member) for member in arguments if member is not NoneType)
+    if origin is tuple and _is_table(arguments[0]):
+        return f"list of [tables](#{_anchor(arguments[0])})"
     if origin is tuple:
         return f"list of {_type_text(arguments[0])}"
     if isinstance(origin, type) and issubclass(origin, Mapping):

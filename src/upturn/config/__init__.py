@@ -7,6 +7,7 @@ base of all sections), then ``config`` and ``load``.
 
 from upturn.config.config import CORE, Config
 from upturn.config.contradiction import Contradiction, contradictions
+from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
 from upturn.config.learning import (
     DEFAULT_FLOOR,
     DEFAULT_MIX,
@@ -61,6 +62,7 @@ from upturn.config.settings import (
     report_unused,
     settings,
 )
+from upturn.config.telemetry import TelemetryConfig
 
 __all__ = [
     "CORE",
@@ -69,6 +71,7 @@ __all__ = [
     "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
+    "AccessConfig",
     "AdapterSettings",
     "AgentConfig",
     "CanarySettings",
@@ -82,6 +85,7 @@ __all__ = [
     "GateSettings",
     "ImportPath",
     "LevelSettings",
+    "LimitSettings",
     "Limits",
     "LoopConfig",
     "Name",
@@ -92,6 +96,7 @@ __all__ = [
     "Positive",
     "Precision",
     "Probability",
+    "ProviderToolPolicy",
     "Rate",
     "Raw",
     "ReadinessConfig",
@@ -104,6 +109,8 @@ __all__ = [
     "Settings",
     "Share",
     "TaskConfig",
+    "TelemetryConfig",
+    "TenantConfig",
     "TrackerConfig",
     "ValidationSettings",
     "WholeNumber",
@@ -112,6 +119,7 @@ __all__ = [
     "contradictions",
     "default_value",
     "dump_settings",
+    "is_loopback",
     "load_config",
     "merge_settings",
     "nested_settings",

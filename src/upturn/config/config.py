@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Self
 
+from upturn.config.keys import AccessConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.section import (
@@ -21,6 +22,7 @@ from upturn.config.section import (
     TrackerConfig,
 )
 from upturn.config.settings import AnySettings, Settings, dump_settings
+from upturn.config.telemetry import TelemetryConfig
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Config:
     validation: ValidationSettings
     canary: CanarySettings
     loop: LoopConfig
+    access: AccessConfig
+    telemetry: TelemetryConfig
     algorithms: Mapping[str, Settings]
     """The sections of algorithms, by name."""
 
@@ -113,6 +117,8 @@ CORE: Mapping[str, type[Settings]] = {
     "validation": ValidationSettings,
     "canary": CanarySettings,
     "loop": LoopConfig,
+    "access": AccessConfig,
+    "telemetry": TelemetryConfig,
 }
 """The sections that do not belong to an algorithm, by name, in the order of their documentation."""
 OPTIONAL = ("lora", "curriculum")

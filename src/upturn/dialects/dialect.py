@@ -20,9 +20,19 @@ _ALTERNATIVE = re.compile(r"str|int|float|bool|(list|dict|literal)\[.*|_?[A-Z]\w
 class RequestError(UpturnError, ValueError):
     """A client's request cannot be served; the client gets it in the shape of its dialect."""
 
-    def __init__(self, message: str, *, status: int = 400, code: str = "invalid_request", field: str = "") -> None:
-        """``code``: for programs, such as ``unknown_model``. ``field``: the one that is wrong; empty = none."""
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        code: str = "invalid_request",
+        field: str = "",
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        """``code``: for programs, such as ``unknown_model``. ``field``: the one that is wrong; empty = none.
+        ``retry_after_seconds``: after which the same request may succeed; None = unknown, or never."""
         super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
         self.status = status
         self.code = code
         self.field = field

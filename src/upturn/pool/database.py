@@ -7,12 +7,14 @@ makes the flush cheap, see docs/pool.md). SQLAlchemy sends BEGIN itself, which s
 
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, inspect, text
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from upturn.errors import StoreError
 from upturn.pool.schema import HEAD, metadata
@@ -22,6 +24,9 @@ POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal")
 
 _BUSY_TIMEOUT_SECONDS = 10.0
 """How long a reader waits during recovery or a checkpoint."""
+
+_OPERATOR_TIMEOUT_MS = 30_000
+"""How long an operator's write waits for the writer's transactions, which take milliseconds each."""
 
 _ADVICE = {
     "SQLITE_FULL": "free some space on its disk and try again; acknowledged records are safe",
@@ -37,6 +42,24 @@ def writing_engine(path: Path) -> Engine:
     engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=1, max_overflow=0)
     _configure(engine, path, ("journal_mode=WAL", "synchronous=FULL"), "BEGIN IMMEDIATE")
     return engine
+
+
+@contextmanager
+def operator_transaction(path: Path) -> Iterator[Connection]:
+    """A transaction next to the process that has the pool open for writing; durable when the block ends.
+
+    Only for tables that no other code writes: SQLite serialises the transactions, but the writer numbers its
+    records in memory. Raises StoreError for a file that is no pool of this version.
+    """
+    check = reading_engine(path)
+    try:
+        check_head(check, path)
+    finally:
+        check.dispose()
+    engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool)
+    _configure(engine, path, (f"busy_timeout={_OPERATOR_TIMEOUT_MS}", "synchronous=FULL"), "BEGIN IMMEDIATE")
+    with engine.begin() as connection:
+        yield connection
 
 
 def reading_engine(path: Path) -> Engine:

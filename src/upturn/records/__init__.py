@@ -17,6 +17,7 @@ from upturn.records.codec import (
 from upturn.records.decision import Alternative, Arm, Decision, Feedback, FeedbackSubject
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
+from upturn.records.key import AdminAct, ApiKey, Role
 from upturn.records.preference import (
     PreferencePair,
     PreferenceSource,
@@ -46,9 +47,11 @@ from upturn.records.trajectory import (
 __all__ = [
     "RECORD_VERSION",
     "Action",
+    "AdminAct",
     "AgentKind",
     "AgentVersion",
     "Alternative",
+    "ApiKey",
     "Arm",
     "CanaryVerdict",
     "Decision",
@@ -69,6 +72,7 @@ __all__ = [
     "ReleaseEvidence",
     "ReleaseState",
     "Result",
+    "Role",
     "Run",
     "RunState",
     "Snapshot",
