@@ -26,7 +26,7 @@ class ApiKey:
     revoked_at: float | None = None
     """None = not revoked."""
     usd_per_day: float | None = None
-    """Largest cost of a calendar day (UTC); None = no limit, as for the other limits."""
+    """Largest cost of a calendar day (UTC); None = the limit of the configuration, as for the other limits."""
     usd_per_month: float | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
