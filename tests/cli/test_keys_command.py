@@ -32,7 +32,9 @@ def test_a_key_is_printed_once_and_never_stored(tmp_path: Path) -> None:
     assert secret not in json.dumps(listed)
     assert listed["keys"] == [{name: added[name] for name in listed["keys"][0]}]
     assert listed["keys"][0]["roles"] == ["client", "feedback"]
-    assert [(act["who"], act["what"], act["subject"]) for act in listed["acts"]] == [("ana", "keys add", added["id"])]
+    assert [(act["who"], act["what"], act["subject"]) for act in listed["acts"]] == [
+        ("ana", "keys add", added["id"])
+    ]
     for path in tmp_path.iterdir():
         assert secret[16:].encode() not in path.read_bytes(), path
     with KeyStore(pool) as store:

@@ -15,7 +15,9 @@ def test_loopback_needs_no_keys(host: str) -> None:
     assert AccessConfig(keys="required").requires_keys(host)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "192.168.1.2", "gateway.example", "localhost.example", ""])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "10.0.0.7", "192.168.1.2", "gateway.example", "localhost.example", ""]
+)
 def test_another_address_without_keys_is_an_error_that_names_both(host: str) -> None:
     assert not is_loopback(host)
     problem = AccessConfig().bind_problem(host, has_keys=False)

@@ -93,7 +93,9 @@ def test_without_room_to_wait_calls_are_refused() -> None:
     assert line.enter("b", "b1") == Entered(False, "b1")
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=80), st.integers(1, 3), st.integers(0, 4))
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=80), st.integers(1, 3), st.integers(0, 4)
+)
 def test_every_call_is_served_or_refused_once(steps: list[tuple[str, bool]], in_flight: int, waiting: int) -> None:
     line: WaitingLine[tuple[str, int]] = WaitingLine(in_flight, waiting)
     serving, refused, entered = list[tuple[str, int]](), list[tuple[str, int]](), list[tuple[str, int]]()

@@ -33,7 +33,9 @@ def key(
     name: str = "k", *, day: float | None = None, month: float | None = None,
     requests: int | None = None, tokens: int | None = None, tenant: str = "acme",
 ) -> Caller:  # fmt: skip
-    return Caller(tenant, ApiKey(name, "d", tenant, "n", ("client",), 1.0, None, None, day, month, requests, tokens))
+    return Caller(
+        tenant, ApiKey(name, "d", tenant, "n", ("client",), 1.0, None, None, day, month, requests, tokens)
+    )
 
 
 def refusal(limiter: Limiter, caller: Caller, *, tokens: int = 0, cost_usd: float = 0.0) -> RequestError:

@@ -36,8 +36,14 @@ FOUND: list[tuple[dict[str, Any], str]] = [
     (chat(plugins=[{"id": "web"}]), "plugins (plugins)"),
     (chat(tools=[{"type": "web_search"}]), "tools.0 (web search)"),
     (chat(tools=[FUNCTION, {"google_search": {}}]), "tools.1 (tool of type None)"),
-    (chat(messages=user({"type": "image_url", "image_url": {"url": HOSTED}})), "messages.0.content.0 (image by URL)"),
-    (chat(messages=user({"type": "video_url", "video_url": {"url": HOSTED}})), "messages.0.content.0 (video by URL)"),
+    (
+        chat(messages=user({"type": "image_url", "image_url": {"url": HOSTED}})),
+        "messages.0.content.0 (image by URL)",
+    ),
+    (
+        chat(messages=user({"type": "video_url", "video_url": {"url": HOSTED}})),
+        "messages.0.content.0 (video by URL)",
+    ),
     (chat(messages=user({"type": "file", "file": {"file_id": "f1"}})), "messages.0.content.0 (file by file id)"),
     (responses(tools=[{"type": "web_search_preview_2025_03_11"}]), "tools.0 (web search)"),
     (responses(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]), "tools.0 (code execution)"),
@@ -100,9 +106,7 @@ CLEAN: list[dict[str, Any]] = [
     messages(tools=[{"name": "add", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"}]),
     messages(tools=[{"type": "text_editor_20250728", "name": "e"}, {"type": "memory_20250818", "name": "m"}]),
     messages(
-        messages=user(
-            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-        )
+        messages=user({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}})
     ),
     {"tools": "?", "messages": {"a": 1}, "input": [None, 3, ["x"]], "system": "s"},
 ]
@@ -116,7 +120,11 @@ def test_it_is_found_in_the_raw_request(body: dict[str, Any], what: str) -> None
     assert allowed.found == (what,)
     with pytest.raises(RequestError) as error:
         screen(body, "refuse")
-    assert (error.value.status, error.value.code, error.value.field) == (400, "provider_tool", what.partition(" ")[0])
+    assert (error.value.status, error.value.code, error.value.field) == (
+        400,
+        "provider_tool",
+        what.partition(" ")[0],
+    )
     assert what in str(error.value)
     stripped = screen(body, "strip")
     assert stripped.found == (what,)
@@ -147,7 +155,11 @@ def test_only_what_was_found_is_taken_out() -> None:
     [
         ([{"type": "web_search"}], "required", None),
         ([{"type": "web_search"}, FUNCTION], {"type": "web_search"}, None),
-        ([{"type": "web_search_20250305", "name": "search"}, {"name": "add"}], {"type": "tool", "name": "search"}, None),
+        (
+            [{"type": "web_search_20250305", "name": "search"}, {"name": "add"}],
+            {"type": "tool", "name": "search"},
+            None,
+        ),
         (
             [{"type": "web_search_20250305", "name": "search"}, {"name": "add"}],
             {"type": "tool", "name": "add"},
@@ -155,7 +167,10 @@ def test_only_what_was_found_is_taken_out() -> None:
         ),
         (
             [{"type": "mcp", "server_label": "x"}, {"type": "function", "name": "add"}],
-            {"type": "allowed_tools", "tools": [{"type": "mcp", "server_label": "x"}, {"type": "function", "name": "add"}]},
+            {
+                "type": "allowed_tools",
+                "tools": [{"type": "mcp", "server_label": "x"}, {"type": "function", "name": "add"}],
+            },
             {"type": "allowed_tools", "tools": [{"type": "function", "name": "add"}]},
         ),
         (
@@ -175,7 +190,10 @@ def test_a_choice_of_a_removed_tool_goes_with_it(tools: Any, choice: Any, left: 
     [
         ("chat", chat(tools=[{"type": "web_search"}], tool_choice="auto", messages=FOUND[5][0]["messages"])),
         ("responses", responses(tools=[{"type": "mcp"}], input=FOUND[15][0]["input"])),
-        ("messages", messages(tools=[{"type": "web_search_20250305", "name": "s"}], messages=FOUND[-1][0]["messages"])),
+        (
+            "messages",
+            messages(tools=[{"type": "web_search_20250305", "name": "s"}], messages=FOUND[-1][0]["messages"]),
+        ),
     ],
 )
 def test_a_stripped_request_is_a_request_of_its_dialect(name: Any, body: dict[str, Any]) -> None:

@@ -31,7 +31,9 @@ def add(  # noqa: PLR0913  a command's parameters are its options
     tenant: Tenant = "default",
     role: Annotated[
         list[str] | None,
-        typer.Option("--role", help="client, feedback, operator or admin; repeatable. Default: client and feedback."),
+        typer.Option(
+            "--role", help="client, feedback, operator or admin; repeatable. Default: client and feedback."
+        ),
     ] = None,
     expires_days: Annotated[float | None, typer.Option(min=0.0, help="Days until the key expires.")] = None,
     usd_per_day: Annotated[float | None, typer.Option(min=0.0, help="Largest cost of a day (UTC).")] = None,

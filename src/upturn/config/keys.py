@@ -6,7 +6,16 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from upturn.config.settings import Count, Name, NotNegative, Positive, Settings, WholeNumber, report_unused, settings
+from upturn.config.settings import (
+    Count,
+    Name,
+    NotNegative,
+    Positive,
+    Settings,
+    WholeNumber,
+    report_unused,
+    settings,
+)
 
 ProviderToolPolicy: TypeAlias = Literal["allow", "strip", "refuse"]
 """What happens to a request that asks the provider to fetch or run something (docs/gateway-security.md). ``strip``:

@@ -245,8 +245,12 @@ class Limiter:
     def admit(self, caller: Caller, *, tokens: int = 0, cost_usd: float = 0.0) -> Usage:
         """Returns the reservation of a call with these estimates; raises RequestError (429) with Retry-After."""
         limits = self._limits(caller)
-        requests = {owner: limit.requests_per_minute for owner, limit in limits.items() if limit.requests_per_minute}
-        token_limits = {owner: limit.tokens_per_minute for owner, limit in limits.items() if limit.tokens_per_minute}
+        requests = {
+            owner: limit.requests_per_minute for owner, limit in limits.items() if limit.requests_per_minute
+        }
+        token_limits = {
+            owner: limit.tokens_per_minute for owner, limit in limits.items() if limit.tokens_per_minute
+        }
         self.requests.check(requests, 1.0)
         self.tokens.check(token_limits, tokens)
         self.budgets.check(limits, cost_usd)
@@ -265,9 +269,7 @@ class Limiter:
 
 
 def _configured(limits: LimitSettings) -> Limits:
-    return Limits(
-        limits.usd_per_day, limits.usd_per_month, limits.requests_per_minute, limits.tokens_per_minute
-    )
+    return Limits(limits.usd_per_day, limits.usd_per_month, limits.requests_per_minute, limits.tokens_per_minute)
 
 
 def _limits_of(key: ApiKey, default: Limits) -> Limits:

@@ -105,7 +105,9 @@ class _Screening:
             return False
         if isinstance(kind, str) and (kind in _CLIENT_TYPES or kind.startswith(_CLIENT_STARTS)):
             return False
-        label = next((label for start, label in _KINDS if str(kind).startswith(start)), f"tool of type {kind!r:.50}")
+        label = next(
+            (label for start, label in _KINDS if str(kind).startswith(start)), f"tool of type {kind!r:.50}"
+        )
         self.found.append(f"tools.{index} ({label})")
         return True
 
