@@ -161,7 +161,8 @@ def test_without_an_sdk_the_context_still_continues() -> None:
 def test_traces_are_off_by_default_and_import_nothing() -> None:
     assert open_telemetry(TelemetryConfig()) is None
     program = (
-        "import sys; from upturn.gateway.telemetry import open_telemetry; from upturn.config import TelemetryConfig;"
+        "import sys; from upturn.gateway.telemetry import open_telemetry;"
+        "from upturn.config import TelemetryConfig;"
         "open_telemetry(TelemetryConfig()); assert 'opentelemetry.sdk' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -185,7 +186,7 @@ def collector() -> Iterator[tuple[str, Callable[[], list[bytes]]]]:
     bodies: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802  the base's name
+        def do_POST(self) -> None:
             bodies.append(self.rfile.read(int(self.headers["content-length"])))
             self.send_response(200)
             self.send_header("content-length", "0")

@@ -177,8 +177,8 @@ class AdmissionQueue:
         seconds = math.ceil(self._mean_seconds * (self._line.waiting + 1) / self._max_in_flight)
         wait = min(max(1, seconds), _LONGEST_RETRY_SECONDS)
         return RequestError(
-            f"the gateway is overloaded: {self._line.in_flight} calls are in service and {self._line.waiting} wait; "
-            f"try again in {wait} s",
+            f"the gateway is overloaded: {self._line.in_flight} calls are in service and {self._line.waiting} "
+            f"wait; try again in {wait} s",
             status=503,
             code="overloaded",
             retry_after_seconds=wait,

@@ -149,8 +149,8 @@ class Gate:
         key = key_in(headers)
         if not key:
             raise _unauthorised(
-                "the request has no API key; send `authorization: Bearer up-…` or `x-api-key: up-…`, and make a key "
-                "with `upturn keys add`"
+                "the request has no API key; send `authorization: Bearer up-…` or `x-api-key: up-…`, and make a "
+                "key with `upturn keys add`"
             )
         return self._ring.check(key)
 

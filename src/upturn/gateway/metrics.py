@@ -1,7 +1,7 @@
 """Metrics of the gateway in Prometheus's form. Each server has its own registry; nothing is global.
 
-With several processes, set PROMETHEUS_MULTIPROC_DIR to an empty folder before they start (prometheus_client reads it
-when it is imported): each process writes its numbers there, and any of them answers for all. Labels come from
+With several processes, set PROMETHEUS_MULTIPROC_DIR to an empty folder before they start (prometheus_client reads
+it when it is imported): each process writes its numbers there, and any of them answers for all. Labels come from
 clients only after they were checked, and each metric has at most ``MAX_SERIES`` combinations of labels; later ones
 are counted under ``other``, so that nobody can fill the memory.
 """

@@ -1,8 +1,8 @@
 """What a request asks the provider to run or to fetch: finds it, takes it out, or refuses the request.
 
 A provider that runs a web search, code or a remote MCP server, or fetches an image by its address, gives an agent a
-network that it may not have. The rules hold for the raw JSON of all three dialects at once, because upstreams accept
-fields of other dialects too. Tools that the client runs are listed; any other type counts as the provider's.
+network that it may not have. The rules hold for the raw JSON of all three dialects at once, because upstreams
+accept fields of other dialects too. Tools that the client runs are listed; any other type counts as the provider's.
 
 Not covered: what the provider does without being asked, such as models that always search (``sonar``), and
 addresses in texts.

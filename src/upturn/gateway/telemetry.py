@@ -77,7 +77,10 @@ class GatewayTracer:
         self._propagator = TraceContextTextMapPropagator()
 
     def call(self, headers: Mapping[str, str], *, operation: Operation, model: str, dialect: str) -> "CallSpan":
-        """Starts the span of a client's call. ``headers``: by name in lower case; ``model``: as the client named it."""
+        """Starts the span of a client's call.
+
+        ``headers``: by name in lower case; ``model``: as the client named it.
+        """
         parent, model = self._propagator.extract(headers, Context()), model[:_LONGEST_NAME]
         attributes = {
             "gen_ai.operation.name": operation,

@@ -1,4 +1,4 @@
-"""The text of an API key: ``up-<id>-<secret>``, 12 hexadecimal digits by which it is looked up, and 256 random bits.
+"""The text of an API key: ``up-<id>-<secret>``. The id has 12 hexadecimal digits, the secret 256 random bits.
 
 Only a digest of the whole key is stored. A plain hash is enough, because 256 random bits cannot be guessed, unlike
 passwords, and it takes a microsecond, unlike a hash for passwords.
