@@ -193,6 +193,52 @@ def test_a_displaced_call_is_refused(loop: VirtualLoop) -> None:
     run(loop, scenario())
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 3), st.none() | st.integers(0, 5)),
+        max_size=25,
+    ),
+    st.integers(1, 3),
+    st.integers(1, 4),
+)
+def test_places_are_given_back_whatever_clients_do(
+    calls: list[tuple[str, int, int, int | None]], in_flight: int, waiting: int
+) -> None:
+    """Calls (tenant, pause before, duration, time until the client leaves), also at the same moments."""
+    loop = VirtualLoop()
+
+    async def scenario() -> None:
+        admission, serving = queue(loop, in_flight, waiting, seconds=2.0), 0
+
+        async def call(tenant: str, duration: int) -> None:
+            nonlocal serving
+            with suppress(RequestError):
+                async with admission.slot(tenant):
+                    serving += 1
+                    assert serving <= in_flight
+                    try:
+                        await asyncio.sleep(duration)
+                    finally:
+                        serving -= 1
+
+        tasks = list[asyncio.Task[None]]()
+        for tenant, pause, duration, leaves in calls:
+            await asyncio.sleep(pause)
+            tasks.append(asyncio.ensure_future(call(tenant, duration)))
+            if leaves is not None:
+                loop.call_later(leaves, tasks[-1].cancel)
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            assert result is None or isinstance(result, asyncio.CancelledError)
+        assert (admission.in_flight, admission.waiting) == (0, 0)
+        async with admission.slot("a"):
+            assert admission.in_flight == 1
+
+    try:
+        run(loop, scenario())
+    finally:
+        loop.close()
+
+
 class Load(NamedTuple):
     """What happened to calls that arrived in one phase."""
 

@@ -66,7 +66,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         )  # fmt: skip
         turn = Turn(Observation("hi"), "hello", None)
         opened.append(Trajectory("j1", "t1", "small@1", (turn,), Observation(""), "finished", "rendered"))
-        opened.append(Evaluation("e1", "t1", "j1", "human", "success", score=1.0))
+        opened.append(Evaluation("e1", "t1", "j1", "human", "success", (), {}, {}, 1.0))
         opened.append(Feedback("f1", "decision", "d1", "thumbs", 1.0, tenant="acme"))
         yield opened
 

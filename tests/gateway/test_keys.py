@@ -197,6 +197,26 @@ def test_a_gate_that_requires_keys_is_never_open() -> None:
         gate.caller({})
 
 
+def test_a_gate_without_keys_is_always_open() -> None:
+    gate = Gate(None, tenant="home", is_required=False)
+    assert gate.caller({"x-api-key": make_key().key}) == Caller("home")
+
+
+def test_only_active_keys_are_valid() -> None:
+    store, timer, clock = FakeStore(), FakeTime(), FakeTime()
+    ring = KeyRing(store, clock=clock, timer=timer)
+    assert not ring.has_valid_key
+    key = stored_key(make_key())
+    for keys, is_valid in (
+        ((replace(key, revoked_at=1.0), replace(key, id="b", expires_at=100.0)), False),
+        ((replace(key, revoked_at=1.0), replace(key, id="b", expires_at=100.5)), True),
+        ((key,), True),
+    ):
+        store.put(*keys)
+        timer.now += 1.0
+        assert ring.has_valid_key == is_valid
+
+
 def test_secrets_are_in_no_error_and_no_repr(caplog: pytest.LogCaptureFixture) -> None:
     made, store = make_key(), FakeStore()
     store.put(replace(stored_key(made), revoked_at=1.0))

@@ -45,6 +45,7 @@ FOUND: list[tuple[dict[str, Any], str]] = [
         "messages.0.content.0 (video by URL)",
     ),
     (chat(messages=user({"type": "file", "file": {"file_id": "f1"}})), "messages.0.content.0 (file by file id)"),
+    (chat(tools=[{"type": ["function"], "function": {}}]), "tools.0 (tool of type ['function'])"),
     (responses(tools=[{"type": "web_search_preview_2025_03_11"}]), "tools.0 (web search)"),
     (responses(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]), "tools.0 (code execution)"),
     (responses(tools=[{"type": "mcp", "server_label": "x", "server_url": HOSTED}]), "tools.0 (remote MCP server)"),
@@ -189,7 +190,7 @@ def test_a_choice_of_a_removed_tool_goes_with_it(tools: Any, choice: Any, left: 
     ("name", "body"),
     [
         ("chat", chat(tools=[{"type": "web_search"}], tool_choice="auto", messages=FOUND[5][0]["messages"])),
-        ("responses", responses(tools=[{"type": "mcp"}], input=FOUND[15][0]["input"])),
+        ("responses", responses(tools=[{"type": "mcp"}], input=FOUND[16][0]["input"])),
         (
             "messages",
             messages(tools=[{"type": "web_search_20250305", "name": "s"}], messages=FOUND[-1][0]["messages"]),

@@ -18,7 +18,7 @@ from upturn.errors import ConfigError
 from upturn.gateway.telemetry import SCHEMA_URL, GatewayTracer, Routed, Used, open_telemetry
 
 HAS_SDK = find_spec("opentelemetry.sdk") is not None
-needs_sdk = pytest.mark.skipif(not HAS_SDK, reason="needs the extra otel")
+needs_sdk = pytest.mark.skipif(not HAS_SDK, reason="the extra otel is not installed")
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 INCOMING = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "shop=1", "authorization": "Bearer up-1"}

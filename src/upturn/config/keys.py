@@ -88,7 +88,8 @@ class AccessConfig(Settings):
         if self.keys == "off":
             return f"{address}, and access.keys = 'off' lets everybody in; remove one of them"
         if not has_keys:
-            return f"{address}, and the pool has no valid API key; make one with `upturn keys add`, or bind to 127.0.0.1"
+            cure = "make one with `upturn keys add`, or bind to 127.0.0.1"
+            return f"{address}, and the pool has no valid API key (access.keys = {self.keys!r}); {cure}"
         return None
 
     def requires_keys(self, host: str) -> bool:

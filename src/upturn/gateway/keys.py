@@ -105,6 +105,16 @@ class KeyRing:
         self._refresh()
         return not self._keys
 
+    @property
+    def has_valid_key(self) -> bool:
+        """Whether a key is neither revoked nor expired."""
+        self._refresh()
+        now = self._clock()
+        return any(
+            key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
+            for key in self._keys.values()
+        )
+
     def check(self, key: str) -> Caller:
         """Returns the caller with this key; raises RequestError (401) for one that is not valid.
 
@@ -135,16 +145,18 @@ class KeyRing:
 class Gate:
     """Decides who a request comes from, for one server."""
 
-    def __init__(self, ring: KeyRing, *, tenant: str, is_required: bool) -> None:
-        """``tenant``: that of requests without a key. ``is_required``: True = they are never accepted; False = they
-        are accepted while the pool never had a key."""
+    def __init__(self, ring: KeyRing | None, *, tenant: str, is_required: bool) -> None:
+        """``ring`` None = keys are off, every request is accepted. ``tenant``: that of requests without a key.
+
+        ``is_required``: True = they are never accepted; False = they are accepted while the pool never had a key.
+        """
         self._ring = ring
         self._open = Caller(tenant)
         self._is_required = is_required
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
         """Returns who makes the request; raises RequestError (401). ``headers``: by name in lower case."""
-        if not self._is_required and self._ring.is_empty:
+        if self._ring is None or (not self._is_required and self._ring.is_empty):
             return self._open  # clients send any key where none is needed
         key = key_in(headers)
         if not key:

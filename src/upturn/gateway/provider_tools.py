@@ -41,6 +41,11 @@ _FIELDS: Mapping[str, str] = {
 """Fields of requests: OpenAI, xAI, OpenRouter, and Anthropic's last two."""
 
 _MEDIA_FIELDS = ("image_url", "video_url", "audio_url", "file_url")
+_HOLDERS = frozenset({*_MEDIA_FIELDS, "source", "file", "file_id"})
+"""Fields of content blocks that may hold an address."""
+_CONVERSATIONS = ("messages", "input", "system")
+_NESTED = ("content", "output")
+"""Fields of messages, items and blocks that hold content blocks."""
 _DEEPEST = 8
 """Content blocks are nested at most twice in valid requests."""
 
@@ -59,6 +64,8 @@ def screen(body: Json, policy: ProviderToolPolicy) -> Screened:
 
     Raises RequestError with ``refuse`` if there is something to run or fetch.
     """
+    if not _may_hold_any(body):
+        return Screened(body, ())
     screening = _Screening()
     stripped = screening.request(body)
     found = tuple(screening.found)
@@ -72,6 +79,33 @@ def screen(body: Json, policy: ProviderToolPolicy) -> Screened:
             field=found[0].partition(" ")[0],
         )
     return Screened(stripped if policy == "strip" else body, found)
+
+
+def _may_hold_any(body: Json) -> bool:
+    """Whether the request must be screened in full; False for most, after a scan that copies nothing."""
+    if not _FIELDS.keys().isdisjoint(body):
+        return True
+    tools = body.get("tools")
+    if isinstance(tools, list) and any(isinstance(tool, dict) and not _is_run_by_client(tool) for tool in tools):
+        return True
+    lists = [body.get(name) for name in _CONVERSATIONS]
+    while lists:
+        blocks = lists.pop()
+        if not isinstance(blocks, list):
+            continue
+        for block in blocks:
+            if isinstance(block, dict):
+                if not _HOLDERS.isdisjoint(block):
+                    return True
+                lists += [block.get(name) for name in _NESTED]
+    return False
+
+
+def _is_run_by_client(tool: Json) -> bool:
+    kind = tool.get("type")
+    if isinstance(kind, str):
+        return kind in _CLIENT_TYPES or kind.startswith(_CLIENT_STARTS)
+    return kind is None and ("name" in tool or "function" in tool)
 
 
 class _Screening:
@@ -88,7 +122,7 @@ class _Screening:
             if removed:
                 kept["tools"] = [tool for tool in tools if not any(tool is gone for gone in removed)]
                 _mend_choice(kept, removed)
-        for name in ("messages", "input", "system"):
+        for name in _CONVERSATIONS:
             if isinstance(body.get(name), list):
                 kept[name] = self._blocks(body[name], name, text_type="input_text" if name == "input" else "text")
         return kept
@@ -100,11 +134,9 @@ class _Screening:
         return True
 
     def _is_provider_tool(self, index: int, tool: Json) -> bool:
+        if _is_run_by_client(tool):
+            return False
         kind = tool.get("type")
-        if kind is None and ("name" in tool or "function" in tool):
-            return False
-        if isinstance(kind, str) and (kind in _CLIENT_TYPES or kind.startswith(_CLIENT_STARTS)):
-            return False
         label = next(
             (label for start, label in _KINDS if str(kind).startswith(start)), f"tool of type {kind!r:.50}"
         )
@@ -127,7 +159,7 @@ class _Screening:
             return {"type": text_type, "text": f"[removed by the gateway: {label}]"}
         inner = {
             name: self._blocks(block[name], f"{path}.{name}", text_type=text_type, depth=depth + 1)
-            for name in ("content", "output")
+            for name in _NESTED
             if isinstance(block.get(name), list)
         }
         return {**block, **inner} if inner else block

@@ -1,9 +1,9 @@
 """Whether the stored records are those that were written: their digests, their columns, and a chain over all rows.
 
 Every table of records that never change, the history of those that do, and the acts of operators have a chain: the
-number of its rows and a hash over all of them in the order of arrival. Each row adds its id, its digest, its sequence number and its time.
-So a deleted row is noticed like a changed one. Not covered: the tables of rollouts, imports and quarantine, and an
-author of changes who computes the digests and chains anew, since neither is signed.
+number of its rows and a hash over all of them in the order of arrival. Each row adds its id, its digest, its
+sequence number and its time. So a deleted row is noticed like a changed one. Not covered: the tables of rollouts,
+imports and quarantine, and an author of changes who computes the digests and chains anew, since neither is signed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
