@@ -29,7 +29,10 @@ def answer(access: AccessConfig, method: str, origin: str) -> tuple[int, dict[st
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(with_origins(application, access)(scope, receive, send))
+    async def serve() -> None:
+        await with_origins(application, access)(scope, receive, send)
+
+    asyncio.run(serve())
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 

@@ -202,6 +202,31 @@ def test_a_gate_without_keys_is_always_open() -> None:
     assert gate.caller({"x-api-key": make_key().key}) == Caller("home")
 
 
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "127.0.0.1"])
+def test_an_open_gate_serves_this_machine(host: str) -> None:
+    gate = Gate(None, tenant="home", is_required=False, allowed_origins=["http://localhost:3000"])
+    assert gate.caller({"host": host}) == Caller("home")
+    assert gate.caller({"host": host, "origin": "http://localhost:3000"}) == Caller("home")
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"host": "localhost:8000", "origin": "https://evil.example"}, "origin_not_allowed"),
+        ({"host": "localhost:8000", "origin": "null"}, "origin_not_allowed"),
+        ({"host": "localhost:8000", "origin": ""}, "origin_not_allowed"),
+        ({"host": "evil.example:8000"}, "host_not_allowed"),
+        ({"host": "localhost.evil.example"}, "host_not_allowed"),
+        ({"host": "[::2]:8000"}, "host_not_allowed"),
+        ({"host": ""}, "host_not_allowed"),
+    ],
+)
+def test_an_open_gate_refuses_other_web_pages_and_rebound_names(headers: dict[str, str], code: str) -> None:
+    with pytest.raises(RequestError) as error:
+        Gate(KeyRing(FakeStore()), tenant="home", is_required=False).caller(headers)
+    assert (error.value.status, error.value.code) == (403, code)
+
+
 def test_only_active_keys_are_valid() -> None:
     store, timer, clock = FakeStore(), FakeTime(), FakeTime()
     ring = KeyRing(store, clock=clock, timer=timer)

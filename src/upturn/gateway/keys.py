@@ -4,10 +4,11 @@ Order of checks: present, form, id, digest, revoked, expired.
 """
 
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic, time
 from typing import Literal, NamedTuple, Protocol
 
+from upturn.config import is_loopback
 from upturn.dialects import RequestError
 from upturn.pool import ALL_TENANTS, Scope
 from upturn.pool.access import key_digest, key_id
@@ -143,9 +144,21 @@ class KeyRing:
 
 
 class Gate:
-    """Decides who a request comes from, for one server."""
+    """Decides who a request comes from, for one server.
 
-    def __init__(self, ring: KeyRing | None, *, tenant: str, is_required: bool) -> None:
+    Requests without a key are accepted on loopback only, where web pages are the danger: a browser on this machine
+    can send them. So a request of a page whose origin is not allowed, or to a name that is not this machine's (DNS
+    rebinding), is refused.
+    """
+
+    def __init__(
+        self,
+        ring: KeyRing | None,
+        *,
+        tenant: str,
+        is_required: bool,
+        allowed_origins: Collection[str] = (),
+    ) -> None:
         """``ring`` None = keys are off, every request is accepted. ``tenant``: that of requests without a key.
 
         ``is_required``: True = they are never accepted; False = they are accepted while the pool never had a key.
@@ -153,10 +166,12 @@ class Gate:
         self._ring = ring
         self._open = Caller(tenant)
         self._is_required = is_required
+        self._allowed_origins = frozenset(allowed_origins)
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Returns who makes the request; raises RequestError (401). ``headers``: by name in lower case."""
+        """Returns who makes the request; raises RequestError (401, 403). ``headers``: by name in lower case."""
         if self._ring is None or (not self._is_required and self._ring.is_empty):
+            self._refuse_strange_pages(headers)
             return self._open  # clients send any key where none is needed
         key = key_in(headers)
         if not key:
@@ -165,6 +180,24 @@ class Gate:
                 "key with `upturn keys add`"
             )
         return self._ring.check(key)
+
+    def _refuse_strange_pages(self, headers: Mapping[str, str]) -> None:
+        origin = headers.get("origin")
+        if origin is not None and origin not in self._allowed_origins:
+            raise RequestError(
+                f"the web page {origin!r:.200} may not call; list it in access.allowed_origins",
+                status=403,
+                code="origin_not_allowed",
+            )
+        host = headers.get("host", "localhost")
+        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        if not is_loopback(name):
+            raise RequestError(
+                f"the request is for the host {host!r:.200}, and without API keys only this machine is served; "
+                "make a key with `upturn keys add`",
+                status=403,
+                code="host_not_allowed",
+            )
 
 
 def _unauthorised(message: str) -> RequestError:

@@ -147,14 +147,15 @@ class Budgets:
     def rebuild(self, spent: Iterable[Spending]) -> None:
         """Replaces the sums by those of the pool; reservations stay.
 
-        Call it at the start, and from time to time where other processes store calls too.
+        Call it at the start, and from time to time where other processes store calls too. A call that is settled
+        but not yet stored counts again from the next time on.
         """
         self._turn_over()
         for sums in self._sums.values():
             sums.day_usd = sums.month_usd = 0.0
         for row in spent:
-            owners: list[Owner] = [("tenant", row.tenant), *([("API key", row.key)] if row.key else [])]
-            for owner in owners:
+            owners: list[Owner] = [("tenant", row.tenant), ("API key", row.key)]
+            for owner in owners if row.key else owners[:1]:
                 sums = self._of(owner)
                 sums.day_usd += row.day_usd
                 sums.month_usd += row.month_usd
