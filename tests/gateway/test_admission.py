@@ -60,8 +60,8 @@ def test_tenants_take_turns_and_calls_of_one_keep_their_order() -> None:
     for item in ("a1", "a2", "a3", "b1", "b2", "c1"):
         assert line.enter(item[0], item) == Entered(False)
     order = [line.finish("a")]
-    while (item := order[-1]) is not None:
-        order.append(line.finish(item[0]))
+    while (last := order[-1]) is not None:
+        order.append(line.finish(last[0]))
     assert order.pop() is None
     assert order == ["a1", "b1", "c1", "a2", "b2", "a3"]
     assert (line.in_flight, line.waiting) == (0, 0)

@@ -93,9 +93,9 @@ def result(read: Callable[[], Any], record: str) -> Any:
 
 @pytest.mark.parametrize("name", READS)
 def test_another_tenants_id_answers_like_an_unknown_one(pool: Pool, name: str) -> None:
-    own, read = READS[name]
-    assert read(pool, "acme", own), "its own tenant finds it"
-    foreign = result(lambda: read(pool, "other", own), own)
+    record, read = READS[name]
+    assert read(pool, "acme", record), "its own tenant finds it"
+    foreign = result(lambda: read(pool, "other", record), record)
     unknown = result(lambda: read(pool, "other", "zz"), "zz")
     assert foreign == unknown
 

@@ -31,19 +31,19 @@ def test_a_call_is_counted_with_its_tokens_and_cost() -> None:
     metrics = GatewayMetrics()
     metrics.observe(CALL)
     metrics.observe(CALL._replace(status=502, first_token_seconds=None, output_tokens=0, cost_usd=0.0))
-    found = numbers(metrics.page())
-    assert found["upturn_requests_total", ("small", "chat", "default", "200")] == 1
-    assert found["upturn_requests_total", ("small", "chat", "default", "502")] == 1
-    assert found["upturn_tokens_total", ("small", "input")] == 80
-    assert found["upturn_tokens_total", ("small", "cached_input")] == 120
-    assert found["upturn_tokens_total", ("small", "output")] == 20
-    assert found["upturn_cost_usd_total", ("small",)] == 0.25
-    assert found["upturn_overhead_seconds_bucket", ("chat", "0.001")] == 0
-    assert found["upturn_overhead_seconds_bucket", ("chat", "0.002")] == 2
-    assert found["upturn_overhead_seconds_sum", ("chat",)] == 0.003
-    assert found["upturn_request_seconds_bucket", ("small", "1.0", "default")] == 0
-    assert found["upturn_request_seconds_bucket", ("small", "2.5", "default")] == 2
-    assert found["upturn_first_token_seconds_count", ("small", "default")] == 1
+    values = numbers(metrics.page())
+    assert values["upturn_requests_total", ("small", "chat", "default", "200")] == 1
+    assert values["upturn_requests_total", ("small", "chat", "default", "502")] == 1
+    assert values["upturn_tokens_total", ("small", "input")] == 80
+    assert values["upturn_tokens_total", ("small", "cached_input")] == 120
+    assert values["upturn_tokens_total", ("small", "output")] == 20
+    assert values["upturn_cost_usd_total", ("small",)] == 0.25
+    assert values["upturn_overhead_seconds_bucket", ("chat", "0.001")] == 0
+    assert values["upturn_overhead_seconds_bucket", ("chat", "0.002")] == 2
+    assert values["upturn_overhead_seconds_sum", ("chat",)] == 0.003
+    assert values["upturn_request_seconds_bucket", ("small", "1.0", "default")] == 0
+    assert values["upturn_request_seconds_bucket", ("small", "2.5", "default")] == 2
+    assert values["upturn_first_token_seconds_count", ("small", "default")] == 1
 
 
 def test_states_are_shown() -> None:
@@ -54,15 +54,15 @@ def test_states_are_shown() -> None:
     metrics.show_learner_lag(7)
     metrics.refuse("rate_limit")
     metrics.feedback("repeated")
-    found = numbers(metrics.page())
-    assert found["upturn_in_flight", ()] == 3
-    assert found["upturn_waiting", ()] == 2
-    assert found["upturn_breaker", ("small",)] == 0.5
-    assert found["upturn_breaker", ("large",)] == 1
-    assert found["upturn_learner_lag_records", ()] == 7
-    assert found["upturn_refused_total", ("rate_limit",)] == 1
-    assert found["upturn_feedback_total", ("repeated",)] == 1
-    assert found["process_resident_memory_bytes", ()] > 1e6
+    values = numbers(metrics.page())
+    assert values["upturn_in_flight", ()] == 3
+    assert values["upturn_waiting", ()] == 2
+    assert values["upturn_breaker", ("small",)] == 0.5
+    assert values["upturn_breaker", ("large",)] == 1
+    assert values["upturn_learner_lag_records", ()] == 7
+    assert values["upturn_refused_total", ("rate_limit",)] == 1
+    assert values["upturn_feedback_total", ("repeated",)] == 1
+    assert values["process_resident_memory_bytes", ()] > 1e6
 
 
 def test_two_servers_share_nothing() -> None:
@@ -117,12 +117,12 @@ def test_one_of_several_processes_answers_for_all(tmp_path: Path) -> None:
             break
     page, _ = start(3).communicate("")
     first.communicate("")
-    found = numbers(page.encode())
-    assert found["upturn_requests_total", ("small", "chat", "default", "200")] == 5
-    assert found["upturn_tokens_total", ("small", "input")] == 50
-    assert found["upturn_overhead_seconds_count", ("chat",)] == 5
-    assert found["upturn_in_flight", ()] == 5, "the sum of the processes that run"
-    assert found["upturn_learner_lag_records", ()] == 3, "the largest"
+    values = numbers(page.encode())
+    assert values["upturn_requests_total", ("small", "chat", "default", "200")] == 5
+    assert values["upturn_tokens_total", ("small", "input")] == 50
+    assert values["upturn_overhead_seconds_count", ("chat",)] == 5
+    assert values["upturn_in_flight", ()] == 5, "the sum of the processes that run"
+    assert values["upturn_learner_lag_records", ()] == 3, "the largest"
 
 
 def test_the_queue_shows_its_length() -> None:
@@ -138,11 +138,11 @@ def test_the_queue_shows_its_length() -> None:
         async with queue.slot("a"):
             waiting = asyncio.ensure_future(wait())
             await asyncio.sleep(0)
-            found = numbers(metrics.page())
+            values = numbers(metrics.page())
         await waiting
-        return found
+        return values
 
-    found = asyncio.run(scenario())
-    assert (found["upturn_in_flight", ()], found["upturn_waiting", ()]) == (1, 1)
+    values = asyncio.run(scenario())
+    assert (values["upturn_in_flight", ()], values["upturn_waiting", ()]) == (1, 1)
     after = numbers(metrics.page())
     assert (after["upturn_in_flight", ()], after["upturn_waiting", ()]) == (0, 0)

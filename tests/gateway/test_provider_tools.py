@@ -30,7 +30,7 @@ def user(*blocks: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": list(blocks)}]
 
 
-FOUND: list[tuple[dict[str, Any], str]] = [
+REFUSED: list[tuple[dict[str, Any], str]] = [
     (chat(web_search_options={}), "web_search_options (web search)"),
     (chat(search_parameters={"mode": "on"}), "search_parameters (web search)"),
     (chat(plugins=[{"id": "web"}]), "plugins (plugins)"),
@@ -113,12 +113,12 @@ CLEAN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "what"), FOUND, ids=[what for _, what in FOUND])
+@pytest.mark.parametrize(("body", "what"), REFUSED, ids=[what for _, what in REFUSED])
 def test_it_is_found_in_the_raw_request(body: dict[str, Any], what: str) -> None:
     before = copy.deepcopy(body)
     allowed = screen(body, "allow")
     assert allowed.body is body
-    assert allowed.found == (what,)
+    assert allowed.findings == (what,)
     with pytest.raises(RequestError) as error:
         screen(body, "refuse")
     assert (error.value.status, error.value.code, error.value.field) == (
@@ -128,8 +128,8 @@ def test_it_is_found_in_the_raw_request(body: dict[str, Any], what: str) -> None
     )
     assert what in str(error.value)
     stripped = screen(body, "strip")
-    assert stripped.found == (what,)
-    assert screen(stripped.body, "refuse").found == (), "nothing is left"
+    assert stripped.findings == (what,)
+    assert screen(stripped.body, "refuse").findings == (), "nothing is left"
     assert HOSTED not in json.dumps(stripped.body)
     assert body == before, "the request itself is not changed"
 
@@ -145,8 +145,8 @@ def test_only_what_was_found_is_taken_out() -> None:
     text = {"type": "text", "text": "what is this?"}
     image = {"type": "image_url", "image_url": {"url": HOSTED}}
     body = chat(messages=user(text, image), tools=[{"type": "web_search"}, FUNCTION], tool_choice="auto", seed=3)
-    stripped, found = screen(body, "strip")
-    assert found == ("tools.0 (web search)", "messages.0.content.1 (image by URL)")
+    stripped, findings = screen(body, "strip")
+    assert findings == ("tools.0 (web search)", "messages.0.content.1 (image by URL)")
     removed = {"type": "text", "text": "[removed by the gateway: image by URL]"}
     assert stripped == chat(messages=user(text, removed), tools=[FUNCTION], tool_choice="auto", seed=3)
 
@@ -189,11 +189,11 @@ def test_a_choice_of_a_removed_tool_goes_with_it(tools: Any, choice: Any, left: 
 @pytest.mark.parametrize(
     ("name", "body"),
     [
-        ("chat", chat(tools=[{"type": "web_search"}], tool_choice="auto", messages=FOUND[5][0]["messages"])),
-        ("responses", responses(tools=[{"type": "mcp"}], input=FOUND[16][0]["input"])),
+        ("chat", chat(tools=[{"type": "web_search"}], tool_choice="auto", messages=REFUSED[5][0]["messages"])),
+        ("responses", responses(tools=[{"type": "mcp"}], input=REFUSED[16][0]["input"])),
         (
             "messages",
-            messages(tools=[{"type": "web_search_20250305", "name": "s"}], messages=FOUND[-1][0]["messages"]),
+            messages(tools=[{"type": "web_search_20250305", "name": "s"}], messages=REFUSED[-1][0]["messages"]),
         ),
     ],
 )

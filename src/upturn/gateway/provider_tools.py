@@ -55,7 +55,7 @@ class Screened(NamedTuple):
 
     body: Json
     """The same object if nothing was found."""
-    found: tuple[str, ...]
+    findings: tuple[str, ...]
     """What was found, such as ``tools.0 (web search)``; with ``strip`` it is not in ``body``."""
 
 
@@ -68,17 +68,17 @@ def screen(body: Json, policy: ProviderToolPolicy) -> Screened:
         return Screened(body, ())
     screening = _Screening()
     stripped = screening.request(body)
-    found = tuple(screening.found)
-    if not found:
+    findings = tuple(screening.findings)
+    if not findings:
         return Screened(body, ())
     if policy == "refuse":
         raise RequestError(
-            f"{', '.join(found)}: the provider would run or fetch this, which the route does not allow; remove it, "
-            "send images and files by value, or set provider_tools of the route",
+            f"{', '.join(findings)}: the provider would run or fetch this, which the route does not allow; remove "
+            "it, send images and files by value, or set provider_tools of the route",
             code="provider_tool",
-            field=found[0].partition(" ")[0],
+            field=findings[0].partition(" ")[0],
         )
-    return Screened(stripped if policy == "strip" else body, found)
+    return Screened(stripped if policy == "strip" else body, findings)
 
 
 def _may_hold_any(body: Json) -> bool:
@@ -112,10 +112,10 @@ class _Screening:
     """Copies a request without what the provider would run or fetch. Single use."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.findings: list[str] = []
 
     def request(self, body: Json) -> Json:
-        kept = {name: value for name, value in body.items() if not self._is_found(name, value)}
+        kept = {name: value for name, value in body.items() if not self._is_provider_field(name, value)}
         if isinstance(tools := body.get("tools"), list):
             objects = [(index, tool) for index, tool in enumerate(tools) if isinstance(tool, dict)]
             removed = [tool for index, tool in objects if self._is_provider_tool(index, tool)]
@@ -127,10 +127,10 @@ class _Screening:
                 kept[name] = self._blocks(body[name], name, text_type="input_text" if name == "input" else "text")
         return kept
 
-    def _is_found(self, name: str, value: JsonValue) -> bool:
+    def _is_provider_field(self, name: str, value: JsonValue) -> bool:
         if name not in _FIELDS or not (value or name == "web_search_options") or value is None:
             return False  # an empty object of options asks for a search too
-        self.found.append(f"{name} ({_FIELDS[name]})")
+        self.findings.append(f"{name} ({_FIELDS[name]})")
         return True
 
     def _is_provider_tool(self, index: int, tool: Json) -> bool:
@@ -140,7 +140,7 @@ class _Screening:
         label = next(
             (label for start, label in _KINDS if str(kind).startswith(start)), f"tool of type {kind!r:.50}"
         )
-        self.found.append(f"tools.{index} ({label})")
+        self.findings.append(f"tools.{index} ({label})")
         return True
 
     def _blocks(self, value: JsonValue, path: str, *, text_type: str, depth: int = 0) -> JsonValue:
@@ -155,7 +155,7 @@ class _Screening:
         if not isinstance(block, dict):
             return block
         if label := _fetched(block):
-            self.found.append(f"{path} ({label})")
+            self.findings.append(f"{path} ({label})")
             return {"type": text_type, "text": f"[removed by the gateway: {label}]"}
         inner = {
             name: self._blocks(block[name], f"{path}.{name}", text_type=text_type, depth=depth + 1)

@@ -125,7 +125,7 @@ def test_changes_by_something_else_are_noticed(path: Path, change: str, problem:
         with engine.begin() as connection:
             connection.execute(text(change))
         engine.dispose()
-        assert any(found.startswith(problem) for found in ledger_problems(store.engine))
+        assert any(problem_line.startswith(problem) for problem_line in ledger_problems(store.engine))
 
 
 def test_keys_change_while_another_thread_writes_records(path: Path) -> None:
