@@ -2,13 +2,15 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
-import upturn.pool.access
+import upturn.pool
 from upturn.errors import UpturnError
 from upturn.pool import Pool, Selection
 from upturn.pool.access import KeyStore, make_key
@@ -28,26 +30,34 @@ from upturn.records import (
 
 OPERATORS = {"agent_versions", "snapshots", "states"}
 """Reads of what belongs to the operator and not to a tenant; a route needs the permission ``observe`` for them."""
-WRITES_AND_KEY_RING = {"add", "close", "version"}
-"""``version`` is a number without content."""
+OPERATORS |= {"integrity_problems", "ledger_problems"}  # `upturn pool validate`
+OPERATORS |= {"bring_to_head", "check_head", "reading_engine", "writing_engine"}  # no records
+WITHOUT_CONTENT = {"add", "close", "revoke", "version"}
+"""Writes, of which ``revoke`` has a tenant, and the number of the latest change."""
 
 
 def public_methods(cls: type) -> dict[str, Callable[..., Any]]:
     return {name: member for name, member in inspect.getmembers(cls, inspect.isfunction) if name[0] != "_"}
 
 
+def engine_functions() -> dict[str, Callable[..., Any]]:
+    """Public functions of the pool, in all its modules, that get a database."""
+    functions: dict[str, Callable[..., Any]] = {}
+    for module in walk_packages(upturn.pool.__path__, "upturn.pool."):
+        if "migrations" not in module.name:
+            for name, member in inspect.getmembers(import_module(module.name), inspect.isfunction):
+                is_public = name[0] != "_" and member.__module__ == module.name
+                if is_public and Engine in inspect.get_annotations(member, eval_str=True).values():
+                    functions[name] = member
+    return functions
+
+
 def test_every_read_names_its_tenant_without_a_default() -> None:
-    reads = {**public_methods(PoolReader), **public_methods(KeyStore)}
-    functions = [getattr(upturn.pool.access, name) for name in upturn.pool.access.__all__]
-    reads |= {
-        function.__name__: function
-        for function in functions
-        if inspect.isfunction(function) and Engine in inspect.get_annotations(function, eval_str=True).values()
-    }
+    reads = {**public_methods(PoolReader), **public_methods(KeyStore), **engine_functions()}
     assert {"tasks", "keys", "spending", "admin_acts"} <= reads.keys()
-    for name in reads.keys() - OPERATORS - WRITES_AND_KEY_RING - {"revoke"}:
+    for name in reads.keys() - OPERATORS - WITHOUT_CONTENT:
         parameter = inspect.signature(reads[name]).parameters.get("tenant")
-        assert parameter is not None, f"{name} reads all tenants"
+        assert parameter is not None, f"{name} reads all tenants; give it a tenant, or list it in OPERATORS"
         assert parameter.default is inspect.Parameter.empty, f"{name} has a default tenant"
 
 
