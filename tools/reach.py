@@ -31,6 +31,7 @@ EXTRAS = (
     "gymnasium",
     "mlflow",
     "openenv",
+    "otel",
     "quantised",
     "ray",
     "trackio",

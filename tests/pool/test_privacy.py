@@ -14,6 +14,7 @@ MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
 # Concatenated so that no secret scanner reports this file.
 AMAZON = "AKIA" + "ABCDEFGHIJKLMNOP"
 OPENAI = "sk-" + "proj-" + "a1B2" * 8
+UPTURN = "up-" + "0a1b2c3d4e5f-" + "aB3_-" * 8 + "xyz"
 GITHUB = "ghp_" + "a1B2c3" * 6
 PEM_START, PEM_END = "-----BEGIN RSA " + "PRIVATE KEY-----", "-----END RSA " + "PRIVATE KEY-----"
 WEB_TOKEN = "eyJ" + "hbGciOiJIUzI1" + ".eyJ" + "zdWIiOiIxMjM0" + ".c2lnbmF0dXJl"
@@ -31,6 +32,7 @@ WEB_TOKEN = "eyJ" + "hbGciOiJIUzI1" + ".eyJ" + "zdWIiOiIxMjM0" + ".c2lnbmF0dXJl"
         ("5500005555555559 and 3782-822463-10005", "<CARD> and <CARD>"),
         (f"key={AMAZON} token {OPENAI}", "key=<KEY> token <KEY>"),
         (f"{GITHUB}; {WEB_TOKEN}", "<KEY>; <KEY>"),
+        (f"Bearer {UPTURN}.", "Bearer <KEY>."),
         (f"a\n{PEM_START}\nMIIE+/=\nabcd\n{PEM_END}\nb", "a\n<KEY>\nb"),
         (f"cut: {PEM_START}\nMIIE+/=\nabcd", "cut: <KEY>"),
     ],

@@ -45,6 +45,7 @@ UPTURN: dict[str, Target] = {
     ),
     "train": Target("upturn.cli.train:train_app", "Train an agent; report on training runs."),
     "release": Target("upturn.cli.release:release_app", "Start, inspect and control canary releases."),
+    "keys": Target("upturn.cli.keys:keys_app", "Add, list and revoke the gateway's API keys."),
     "doctor": Target("upturn.cli.doctor:doctor", "Check this machine's setup."),
 }
 """Commands of ``upturn``, in the order of the help text."""

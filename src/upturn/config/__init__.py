@@ -8,6 +8,7 @@ base of all sections), then ``config`` and ``load``.
 from upturn.config.config import CORE, Config
 from upturn.config.contradiction import Contradiction, contradictions
 from upturn.config.gateway import GatewayConfig, RouteConfig
+from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
 from upturn.config.learning import (
     DEFAULT_FLOOR,
     DEFAULT_MIX,
@@ -62,6 +63,7 @@ from upturn.config.settings import (
     report_unused,
     settings,
 )
+from upturn.config.telemetry import TelemetryConfig
 from upturn.config.upstream import TimeoutConfig, UpstreamConfig
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
+    "AccessConfig",
     "AdapterSettings",
     "AgentConfig",
     "CanarySettings",
@@ -85,6 +88,7 @@ __all__ = [
     "GatewayConfig",
     "ImportPath",
     "LevelSettings",
+    "LimitSettings",
     "Limits",
     "LoopConfig",
     "Name",
@@ -95,6 +99,7 @@ __all__ = [
     "Positive",
     "Precision",
     "Probability",
+    "ProviderToolPolicy",
     "Rate",
     "Raw",
     "ReadinessConfig",
@@ -108,6 +113,8 @@ __all__ = [
     "Settings",
     "Share",
     "TaskConfig",
+    "TelemetryConfig",
+    "TenantConfig",
     "TimeoutConfig",
     "TrackerConfig",
     "UpstreamConfig",
@@ -118,6 +125,7 @@ __all__ = [
     "contradictions",
     "default_value",
     "dump_settings",
+    "is_loopback",
     "load_config",
     "merge_settings",
     "nested_settings",

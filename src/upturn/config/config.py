@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any, Self
 
 from upturn.config.gateway import GatewayConfig
+from upturn.config.keys import AccessConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.section import (
@@ -22,6 +23,7 @@ from upturn.config.section import (
     TrackerConfig,
 )
 from upturn.config.settings import AnySettings, Settings, dump_settings
+from upturn.config.telemetry import TelemetryConfig
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Config:
     canary: CanarySettings
     loop: LoopConfig
     gateway: GatewayConfig
+    access: AccessConfig
+    telemetry: TelemetryConfig
     algorithms: Mapping[str, Settings]
     """The sections of algorithms, by name."""
 
@@ -116,6 +120,8 @@ CORE: Mapping[str, type[Settings]] = {
     "canary": CanarySettings,
     "loop": LoopConfig,
     "gateway": GatewayConfig,
+    "access": AccessConfig,
+    "telemetry": TelemetryConfig,
 }
 """The sections that do not belong to an algorithm, by name, in the order of their documentation."""
 OPTIONAL = ("lora", "curriculum")

@@ -1,9 +1,9 @@
 """Whether the stored records are those that were written: their digests, their columns, and a chain over all rows.
 
-Every table of records that never change, and the history of those that do, has a chain: the number of its rows and
-a hash over all of them in the order of arrival. Each row adds its id, its digest, its sequence number and its time.
-So a deleted row is noticed like a changed one. Not covered: the tables of rollouts, imports and quarantine, and an
-author of changes who computes the digests and chains anew, since neither is signed.
+Every table of records that never change, the history of those that do, and the acts of operators have a chain: the
+number of its rows and a hash over all of them in the order of arrival. Each row adds its id, its digest, its
+sequence number and its time. So a deleted row is noticed like a changed one. Not covered: the tables of rollouts,
+imports and quarantine, and an author of changes who computes the digests and chains anew, since neither is signed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _CLASSES: Mapping[Table, type[Any]] = {kind.table: cls for cls, kind in KINDS.it
 _STATES = (schema.releases, schema.runs)
 """Tables whose rows change; the chain of the history covers them."""
 
-CHAINED = (*(table for table in schema.LEDGER if table not in _STATES), schema.history)
+CHAINED = (*(table for table in schema.LEDGER if table not in _STATES), schema.history, schema.admin_acts)
 """Tables with a chain."""
 
 _ROWS_AT_ONCE = 500
@@ -49,7 +49,8 @@ def ledger_problems(engine: Engine) -> Iterator[str]:
         for table in schema.LEDGER:
             yield from _row_problems(connection, table)
         for table in _STATES:
-            yield from _state_problems(connection, table)
+            yield from _state_problems(connection, table, schema.history)
+        yield from _state_problems(connection, schema.api_keys, schema.admin_acts)
         for table, owners, reference in (
             (schema.trajectories, schema.tasks, "task_id"),
             (schema.evaluations, schema.trajectories, "trajectory_id"),
@@ -70,6 +71,8 @@ def _link(table: Table, row: Mapping[Any, Any]) -> list[str]:
     stamp = [str(row["sequence"]), repr(float(row["recorded_at"]))]
     if table is schema.history:
         return [row["kind"], row["record_id"], row["fields"], *stamp]
+    if table is schema.admin_acts:
+        return [row["kind"], row["record_id"], row["tenant"], row["act"], row["fields"], *stamp]
     if table is schema.trajectories:
         stamp.append(repr(float(row["seconds"])))  # the digest does not cover it
     return [row["id"], row["digest"], *stamp]
@@ -106,9 +109,9 @@ def _row_problem(table: Table, row: Any) -> str:
     return ""
 
 
-def _state_problems(connection: Connection, table: Table) -> Iterator[str]:
-    """Compares the current states of releases or runs with the last ones of their history."""
-    history = schema.history.c
+def _state_problems(connection: Connection, table: Table, states: Table) -> Iterator[str]:
+    """Compares the current states of releases, runs or keys with the last ones of their history in ``states``."""
+    history = states.c
     query = select(history.record_id, history.fields).where(history.kind == table.name).order_by(history.sequence)
     last = {row[0]: row[1] for row in connection.execute(query)}
     current = {row[0]: row[1] for row in connection.execute(select(table.c.id, table.c.fields))}

@@ -36,6 +36,7 @@ _CARD = re.compile(r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d{2,6}){2,4}(?![\w-])")
 _KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"sk-(?:[A-Za-z]+-)*[A-Za-z0-9_-]{20,200}"  # OpenAI, Anthropic and imitations
+    r"|up-[0-9a-f]{12}-[A-Za-z0-9_-]{43}"  # Upturn
     r"|sk_live_[A-Za-z0-9]{16,200}"  # Stripe
     r"|gh[oprsu]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}"
     r"|glpat-[A-Za-z0-9_-]{20,100}"  # GitLab

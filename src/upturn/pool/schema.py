@@ -11,7 +11,7 @@ versions, releases, runs and snapshots belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0004"
+HEAD = "0005"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -144,6 +144,34 @@ history = Table(
 )
 """All states of releases and runs; ``kind`` is the table's name."""
 Index("ix_history_record", history.c.kind, history.c.record_id)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _text("tenant"),
+    _text("fields"),
+)
+"""The gateway's API keys in their current state; the earlier states are in ``admin_acts``."""
+Index("ix_api_keys_tenant", api_keys.c.tenant)
+
+admin_acts = Table(
+    "admin_acts",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    _text("kind"),
+    _text("record_id"),
+    _text("tenant"),
+    _text("act"),
+    _text("fields"),
+    Column("recorded_at", Float, nullable=False),
+)
+"""Acts of operators, with the state of what they changed in ``fields`` (empty = nothing of ``kind`` changed).
+
+Unlike records, keys and acts are written next to the process that has the pool open for writing, so ``sequence``
+is a counter of this table alone.
+"""
+Index("ix_admin_acts_record", admin_acts.c.kind, admin_acts.c.record_id)
 
 chains = Table(
     "chains",

@@ -18,6 +18,7 @@ from upturn.records.codec import (
 from upturn.records.decision import Alternative, Arm, Decision, Feedback, FeedbackSubject
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
+from upturn.records.key import AdminAct, ApiKey, Role
 from upturn.records.preference import (
     PreferencePair,
     PreferenceSource,
@@ -48,9 +49,11 @@ __all__ = [
     "MODEL_CALL",
     "RECORD_VERSION",
     "Action",
+    "AdminAct",
     "AgentKind",
     "AgentVersion",
     "Alternative",
+    "ApiKey",
     "Arm",
     "Call",
     "CallContent",
@@ -74,6 +77,7 @@ __all__ = [
     "ReleaseEvidence",
     "ReleaseState",
     "Result",
+    "Role",
     "Run",
     "RunState",
     "Snapshot",

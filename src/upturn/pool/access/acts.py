@@ -1,0 +1,41 @@
+"""The log of what operators did: who, what, when. It only grows, and a chain covers it (``chain``)."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, func, insert, select
+
+from upturn.pool.chain import extend_chain
+from upturn.pool.database import operator_transaction
+from upturn.pool.row import Values
+from upturn.pool.schema import admin_acts as table
+from upturn.pool.selection import Scope, in_scope
+from upturn.records import AdminAct, fields_json, from_fields
+
+
+def record_act(path: Path, act: AdminAct) -> None:
+    """Stores an act that changed no key, such as a reload of the configuration; returns once it is durable."""
+    with operator_transaction(path) as connection:
+        append_act(connection, act, kind="", fields="")
+
+
+def append_act(connection: Connection, act: AdminAct, *, kind: str, fields: str) -> None:
+    """Adds an act in the transaction of what it changed: ``fields`` is the new state of a row of table ``kind``."""
+    last = connection.execute(select(func.max(table.c.sequence))).scalar() or 0
+    row: Values = {
+        "sequence": last + 1,
+        "kind": kind,
+        "record_id": act.subject,
+        "tenant": act.tenant,
+        "act": fields_json(act),
+        "fields": fields,
+        "recorded_at": act.when,
+    }
+    connection.execute(insert(table), row)
+    extend_chain(connection, table, [row])
+
+
+def admin_acts(engine: Engine, *, tenant: Scope) -> list[AdminAct]:
+    """Returns the acts on what belongs to the tenant, oldest first."""
+    query = select(table.c.act).where(*in_scope(table.c.tenant, tenant)).order_by(table.c.sequence)
+    with engine.connect() as connection:
+        return [from_fields(AdminAct, act) for act in connection.execute(query).scalars()]

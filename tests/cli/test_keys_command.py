@@ -1,0 +1,62 @@
+"""``upturn keys`` on a real pool file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from upturn.cli.keys import keys_app
+from upturn.errors import UnknownNameError
+from upturn.pool import Pool
+from upturn.pool.access import KeyStore, key_digest
+from upturn.records import ApiKey
+
+
+def _run(pool: Path, *arguments: str) -> dict[str, Any]:
+    """The printed object; errors are raised."""
+    result = CliRunner().invoke(keys_app, [*arguments, "--pool", str(pool), "--json"])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    printed: dict[str, Any] = json.loads(result.stdout)
+    return printed
+
+
+def test_a_key_is_printed_once_and_never_stored(tmp_path: Path) -> None:
+    pool = tmp_path / "pool.db"
+    added = _run(pool, "add", "shop", "--usd-per-day", "2.5", "--requests-per-minute", "60", "--who", "ana")
+    secret = added["key"]
+    listed = _run(pool, "list", "--log")
+    assert secret not in json.dumps(listed)
+    assert listed["keys"] == [{name: added[name] for name in listed["keys"][0]}]
+    assert listed["keys"][0]["roles"] == ["client", "feedback"]
+    assert [(act["who"], act["what"], act["subject"]) for act in listed["acts"]] == [
+        ("ana", "keys add", added["id"])
+    ]
+    for path in tmp_path.iterdir():
+        assert secret[16:].encode() not in path.read_bytes(), path
+    with KeyStore(pool) as store:
+        (key,) = store.keys(tenant="default")
+    expected = ApiKey(added["id"], key_digest(secret), "default", "shop", ("client", "feedback"), key.created_at)
+    assert (key.usd_per_day, key.requests_per_minute) == (2.5, 60)
+    assert (key.id, key.digest, key.roles) == (expected.id, expected.digest, expected.roles)
+
+
+def test_keys_are_revoked_while_a_gateway_writes(tmp_path: Path) -> None:
+    with Pool.open(tmp_path / "pool.db") as pool:
+        added = _run(pool.path, "add", "shop", "--role", "operator", "--tenant", "acme", "--expires-days", "1")
+        revoked = _run(pool.path, "revoke", added["id"], "--who", "ben", "--why", "leaked")
+        assert (revoked["state"], revoked["tenant"], revoked["roles"]) == ("revoked", "acme", ["operator"])
+        assert _run(pool.path, "list")["keys"] == [], "another tenant's"
+        assert [key["state"] for key in _run(pool.path, "list", "--all-tenants")["keys"]] == ["revoked"]
+
+
+def test_unknown_roles_and_ids_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="unknown role 'root'; known: client, feedback, operator, admin"):
+        _run(tmp_path / "pool.db", "add", "shop", "--role", "root")
+    assert not (tmp_path / "pool.db").exists()
+    _run(tmp_path / "pool.db", "add", "shop")
+    with pytest.raises(UnknownNameError, match="no API key has the id 'x'"):
+        _run(tmp_path / "pool.db", "revoke", "x")
