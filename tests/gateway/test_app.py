@@ -12,9 +12,11 @@ import pytest
 from fastapi import FastAPI
 
 from tests.loop.online.online_desk import Desk, open_desk
-from upturn.config import GatewayConfig
+from upturn.config import AccessConfig, GatewayConfig
 from upturn.dialects import Text, ToolCall
-from upturn.gateway import OpenAccess, build_app
+from upturn.gateway import Observer, Parts, build_app
+from upturn.gateway.access import open_guard
+from upturn.gateway.observation import GatewayMetrics
 from upturn.models.upstreams import UpstreamError
 from upturn.pool import Pool
 from upturn.pool.calls import calls_of_episode
@@ -29,9 +31,11 @@ RESPONSES = {"model": "default", "input": "hello"}
 async def client_of(pool: Pool, **settings: Any) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, FastAPI]]:
     """An HTTP client of an application over the pool."""
     desk = open_desk(pool)
-    app = build_app(desk.service, OpenAccess("default"), GatewayConfig(max_body_bytes=100_000), **settings)
+    guard = open_guard(AccessConfig(), pool, host="127.0.0.1", tenant="default")
+    observer = Observer(GatewayMetrics(), None)
+    app = build_app(Parts(desk.service, guard, observer, GatewayConfig(max_body_bytes=100_000), **settings))
     transport = httpx2.ASGITransport(app=app)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client, desk, app
 
 

@@ -32,7 +32,7 @@ def up(
     path = config_path or (CONFIG_PATH if CONFIG_PATH.exists() else None)
     config = default_config() if path is None else read_config(path)
     address = host or config.gateway.host
-    with open_gateway(config, api_keys(config, os.environ)) as gateway:
+    with open_gateway(config, api_keys(config, os.environ), host=address) as gateway:
         print_message(f"gateway at http://{address}:{port or config.gateway.port}/v1; stop it with Ctrl-C")
         uvicorn.run(
             gateway.app,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from upturn.config.keys import ProviderToolPolicy
 from upturn.config.settings import Count, Name, Positive, Settings, settings
 
 
@@ -20,6 +21,9 @@ class RouteConfig(Settings):
     aliases: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     """Further names of the route, for clients whose model names are fixed. ``*`` stands for any characters, such as
     in ``claude-*``."""
+    provider_tools: ProviderToolPolicy = "refuse"
+    """What happens to requests that ask the provider to run a tool or to fetch something
+    (docs/gateway-security.md). Calls that name an agent instead of a route are refused."""
     fallback: bool = True
     """Whether a call goes to another agent of the route if the chosen one fails before the first token."""
 

@@ -30,7 +30,7 @@ from upturn.dialects.conversation import (
     ToolDefinition,
     ToolResult,
 )
-from upturn.dialects.dialect import Dialect, EventReader, EventWriter, Json, RequestError
+from upturn.dialects.dialect import Dialect, EventReader, EventWriter, Json, RequestError, json_object
 from upturn.dialects.registry import DIALECTS, DialectName, dialect_of
 from upturn.dialects.sse import EventParser, ServerEvent, write_event
 
@@ -69,5 +69,6 @@ __all__ = [
     "ToolResult",
     "Toolbox",
     "dialect_of",
+    "json_object",
     "write_event",
 ]

@@ -4,8 +4,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,10 +18,11 @@ from upturn import __version__
 from upturn.config import GatewayConfig
 from upturn.dialects import DIALECTS, Dialect, RequestError, dialect_of
 from upturn.errors import UpturnError
-from upturn.gateway.access import Access
+from upturn.gateway.access import Guard
 from upturn.gateway.http import cancel
-from upturn.gateway.model_calls import ModelCalls
+from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
+from upturn.gateway.observed_call import Observer
 from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.task_routes import task_routes
@@ -39,54 +41,58 @@ _TITLES = {
 _log = logging.getLogger("upturn.gateway")
 
 
-def build_app(
-    service: OnlineService,
-    access: Access,
-    settings: GatewayConfig,
-    *,
-    tasks: TaskQueue | None = None,
-    learn: Callable[[], None] = lambda: None,
-    on_stop: Callable[[], Awaitable[None]] | None = None,
-) -> FastAPI:
-    """Returns the application.
+class Parts(NamedTuple):
+    """What an application is made of."""
 
-    ``tasks``: the queue of whole tasks; None = there is no environment. ``learn`` is called after feedback was
-    stored, ``on_stop`` after the last call.
-    """
+    service: OnlineService
+    guard: Guard
+    observer: Observer
+    settings: GatewayConfig
+    tasks: TaskQueue | None = None
+    """None = there is no environment."""
+    learn: Callable[[], None] = lambda: None
+    """Called after feedback was stored."""
+    on_stop: Callable[[], Awaitable[None]] | None = None
+    """Called after the last call."""
 
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        retention = asyncio.ensure_future(_delete_old_contents(service.pool, settings.keep_days))
-        if tasks is not None:
-            tasks.start()
-        yield
-        if tasks is not None:
-            await tasks.stop()
-        await cancel(retention)
-        await service.log.drain()
-        if on_stop is not None:
-            await on_stop()
 
+def build_app(parts: Parts) -> FastAPI:
+    """Returns the application."""
+    service, settings = parts.service, parts.settings
     app = FastAPI(
         title="Upturn gateway",
         version=__version__,
-        lifespan=lifespan,
+        lifespan=partial(_lifespan, parts),
         docs_url=None,  # their pages load scripts from a CDN
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    recent = RecentAnswers()
+    shared = CallParts(service, parts.guard, parts.observer, RecentAnswers(), settings.max_body_bytes)
     for dialect in DIALECTS.values():
-        endpoint = ModelCalls(dialect, service, access, recent, max_body_bytes=settings.max_body_bytes)
+        endpoint = ModelCalls(dialect, shared)
         for prefix in ("", EPISODE_PATH):
             app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
-    app.include_router(model_routes(service, access))
-    app.include_router(resource_routes(service, access, learn, __version__))
-    app.include_router(task_routes(tasks, access))
+    app.include_router(model_routes(service, parts.guard))
+    app.include_router(resource_routes(service, parts.guard, parts.observer, parts.learn))
+    app.include_router(task_routes(parts.tasks, parts.guard))
     _add_errors(app)
     describe = app.openapi
     app.openapi = lambda: _with_model_calls(describe())  # type: ignore[method-assign]  # FastAPI's documented way
     return app
+
+
+@asynccontextmanager
+async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
+    retention = asyncio.ensure_future(_delete_old_contents(parts.service.pool, parts.settings.keep_days))
+    if parts.tasks is not None:
+        parts.tasks.start()
+    yield
+    if parts.tasks is not None:
+        await parts.tasks.stop()
+    await cancel(retention)
+    await parts.service.log.drain()
+    if parts.on_stop is not None:
+        await parts.on_stop()
 
 
 async def _delete_old_contents(pool: Pool, keep_days: float) -> None:

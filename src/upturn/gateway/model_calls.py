@@ -1,19 +1,22 @@
 """The endpoints of model calls, one for each dialect, as ASGI applications.
 
-Order of checks: body size, caller, JSON and fields, model name, agents. Every error has the shape of the caller's
-dialect. If the client leaves, the upstream's call is cancelled, also before the first token.
+Order of checks: body size, caller, model name, tools that the provider would run, fields, rates and budgets, a
+place in service, agents. Every error has the shape of the caller's dialect. If the client leaves, the upstream's
+call is cancelled, also before the first token.
 """
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from time import perf_counter
 
 from starlette.types import Receive, Scope, Send
 
-from upturn.dialects import Dialect, RequestError
+from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
 from upturn.errors import UpturnError
-from upturn.gateway.access import Access
+from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, sub_agent_name
 from upturn.gateway.http import (
     JSON_TYPE,
@@ -26,34 +29,36 @@ from upturn.gateway.http import (
     send_start,
     until_departure,
 )
+from upturn.gateway.observed_call import Observer
 from upturn.gateway.retries import Answered, RecentAnswers
-from upturn.loop.online import Arrival, LiveCall, OnlineService
+from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
 
 FORWARDED = ("anthropic-version", "anthropic-beta", "openai-beta", "traceparent", "tracestate", "user-agent")
 """Headers that the upstream gets unchanged."""
 _log = logging.getLogger("upturn.gateway")
 
 
+@dataclass(frozen=True, slots=True)
+class CallParts:
+    """What the endpoints of all dialects share."""
+
+    service: OnlineService
+    guard: Guard
+    observer: Observer
+    recent: RecentAnswers
+    max_body_bytes: int
+
+
 class ModelCalls:
     """Answers the model calls of one dialect."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        service: OnlineService,
-        access: Access,
-        recent: RecentAnswers,
-        *,
-        max_body_bytes: int,
-        observe: Callable[[LiveCall, float], None] = lambda _call, _seconds: None,
-    ) -> None:
-        """``observe`` is called after a call with the seconds that it spent here, the upstream's excluded."""
+    def __init__(self, dialect: Dialect, parts: CallParts) -> None:
         self._dialect = dialect
-        self._service = service
-        self._access = access
-        self._recent = recent
-        self._max_body_bytes = max_body_bytes
-        self._observe = observe
+        self._service = parts.service
+        self._guard = parts.guard
+        self._observer = parts.observer
+        self._recent = parts.recent
+        self._max_body_bytes = parts.max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -62,21 +67,9 @@ class ModelCalls:
         try:
             headers = headers_of(scope)
             body = await read_body(receive, headers, self._max_body_bytes)
-            client = self._access.client(headers, scope)
-            request = self._dialect.read_request(body)
-            episode = episode_name(scope, headers, request.metadata)
-            arrival = Arrival(
-                self._dialect,
-                body,
-                request,
-                client,
-                {name: headers[name] for name in FORWARDED if name in headers},
-                episode,
-                sub_agent_name(headers),
-                headers.get("x-upturn-family", "") or str(request.metadata.get("family", "")),
-                started=started,
-            )
-            serving = asyncio.ensure_future(self._serve(arrival, headers, answer))
+            permitted = self._guard.permit(headers, "call")
+            arrival = self._arrival(scope, headers, body, permitted.client, started=started)
+            serving = asyncio.ensure_future(self._serve(arrival, permitted, headers, answer))
             leaving = asyncio.ensure_future(until_departure(receive))
             try:
                 await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -87,6 +80,7 @@ class ModelCalls:
             if not serving.cancelled():
                 serving.result()
         except RequestError as exc:
+            self._observer.refused(exc)
             await answer.fail(exc)
         except ConnectionError:
             return
@@ -94,21 +88,63 @@ class ModelCalls:
             _log.exception("a call failed")
             await answer.fail(RequestError(str(exc), status=503, code="unavailable"))
 
-    async def _serve(self, arrival: Arrival, headers: Mapping[str, str], answer: "_Answer") -> None:
+    def _arrival(
+        self, scope: Scope, headers: Mapping[str, str], body: bytes, client: Client, *, started: float
+    ) -> Arrival:
+        sent, request, changes = self._screened(body)
+        return Arrival(
+            self._dialect,
+            sent,
+            request,
+            client,
+            {name: headers[name] for name in FORWARDED if name in headers},
+            episode_name(scope, headers, request.metadata),
+            sub_agent_name(headers),
+            headers.get("x-upturn-family", "") or str(request.metadata.get("family", "")),
+            changes,
+            started,
+        )
+
+    def _screened(self, body: bytes) -> tuple[bytes, ModelRequest, tuple[str, ...]]:
+        """Returns the body to send, the request in it, and what was taken out; raises RequestError.
+
+        Dialects refuse tools that the provider runs; where a route allows them, they pass in the body only.
+        """
+        raw = json_object(body.decode("utf-8", "replace"))
+        if raw is None or not isinstance(model := raw.get("model"), str):
+            return body, self._dialect.read_request(body), ()
+        policy = self._service.routes.resolve(model).provider_tools
+        screened = screen(raw, policy)
+        if not screened.findings:
+            return body, self._dialect.read_request(body), ()
+        stripped = json.dumps(screen(raw, "strip").body).encode()
+        request = self._dialect.read_request(stripped)
+        return (body, request, ()) if policy == "allow" else (stripped, request, screened.findings)
+
+    async def _serve(
+        self, arrival: Arrival, permitted: Permitted, headers: Mapping[str, str], answer: "_Answer"
+    ) -> None:
         retry = self._recent.key(arrival.client, self._dialect.name, arrival.body, headers)
         if (earlier := await self._recent.earlier(retry, headers)) is not None:
             await answer.replay(earlier)
             return
-        with self._recent.recording(retry) as recording:
-            async with self._service.serve(arrival) as call:
+        tokens = estimated_tokens(arrival.request)
+        with self._recent.recording(retry) as recording, self._observer.call(arrival, headers) as observed:
+            async with (
+                self._guard.place(permitted.caller, tokens=tokens) as usage,
+                self._service.serve(observed.arrival) as call,
+            ):
+                observed.started(call)
                 kept = recording.start(call.headers, is_streamed=arrival.request.is_streamed)
                 await answer.start(call.headers, is_streamed=arrival.request.is_streamed)
                 async for content in call.chunks():
+                    if call.record is not None:
+                        used = call.record.input_tokens + call.record.output_tokens
+                        usage.settle_once(tokens=used, cost_usd=call.record.cost_usd)
                     kept.add(content)
                     await answer.send(content)
                 await answer.end()
                 recording.finish()
-                self._observe(call, perf_counter() - arrival.started)
 
 
 class _Answer:

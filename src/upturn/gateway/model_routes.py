@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from upturn.dialects import Message, ModelRequest, Text, dialect_of
-from upturn.gateway.access import Access
+from upturn.gateway.access import Guard
 from upturn.gateway.http import headers_of
 from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
 
@@ -43,12 +43,12 @@ class TokenCount(BaseModel):
     input_tokens: int
 
 
-def model_routes(service: OnlineService, access: Access) -> APIRouter:
+def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
     """Returns the endpoints."""
     routes = APIRouter()
 
     def client_of(request: Request) -> Client:
-        return access.client(headers_of(request.scope), request.scope)
+        return guard.client(request.scope, "call")
 
     @routes.get("/v1/models", tags=["models"])
     async def models(request: Request) -> ModelList:

@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine, select
 
+from upturn import __version__
 from upturn.dialects import RequestError
-from upturn.gateway.access import Access
+from upturn.gateway.access import Guard, Permission
 from upturn.gateway.http import headers_of
+from upturn.gateway.observation import CONTENT_TYPE
+from upturn.gateway.observed_call import Observer
 from upturn.gateway.router_state import RouterState, router_state
 from upturn.loop.online import (
     Client,
@@ -84,34 +87,44 @@ class EpisodeEntry(BaseModel):
     """None = not sealed."""
 
 
-def resource_routes(service: OnlineService, access: Access, learn: Callable[[], None], version: str) -> APIRouter:
+def resource_routes(
+    service: OnlineService, guard: Guard, observer: Observer, learn: Callable[[], None]
+) -> APIRouter:
     """Returns the endpoints. ``learn`` is called after feedback was stored."""
     routes = APIRouter()
 
-    def client_of(request: Request) -> Client:
-        return access.client(headers_of(request.scope), request.scope)
+    def client_of(request: Request, permission: Permission) -> Client:
+        return guard.client(request.scope, permission)
 
     @routes.post("/v1/feedback", tags=["feedback"])
     async def feedback(body: FeedbackBody, request: Request) -> FeedbackReceipt:
         """Give a decision, an episode or a trajectory a value; it is stored when this returns."""
-        receipt = await accept_feedback(service.pool, service.log, _opinion(body), client_of(request))
+        client, opinion = client_of(request, "feedback"), _opinion(body)
+        receipt = await accept_feedback(service.pool, service.log, opinion, client)
+        observer.metrics.feedback("repeated" if receipt.state == "known" else "stored")
+        observer.feedback(
+            headers_of(request.scope),
+            metric=opinion.metric,
+            value=opinion.value,
+            response_id=opinion.subject_id if opinion.subject_kind == "decision" else "",
+        )
         learn()
         return FeedbackReceipt(id=receipt.id, state=receipt.state)
 
     @routes.get("/v1/router/state", tags=["router"])
     async def state(request: Request, family: str | None = None, route: str = "") -> RouterState:
         """Explain the router: agents, counts, posteriors, probabilities, and why."""
-        return router_state(service, client_of(request).tenant, family, route)
+        return router_state(service, client_of(request, "observe").tenant, family, route)
 
     @routes.get("/v1/episodes/{episode:path}", tags=["episodes"])
     async def episode(episode: str, request: Request) -> EpisodeEntry:
         """Show an episode's calls."""
-        return _episode_entry(read_episode(service.pool.engine, episode, client_of(request)))
+        return _episode_entry(read_episode(service.pool.engine, episode, client_of(request, "call")))
 
     @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"])
     async def seal(episode: str, request: Request) -> EpisodeEntry:
         """End an episode: its calls become a trajectory, and later calls are refused."""
-        sealed = await service.seal(episode, client_of(request))
+        sealed = await service.seal(episode, client_of(request, "call"))
         learn()
         return _episode_entry(sealed)
 
@@ -121,12 +134,18 @@ def resource_routes(service: OnlineService, access: Access, learn: Callable[[], 
         if not service.router.registry.agents():
             raise RequestError("no agent is in service", status=503, code="no_agent")
         await asyncio.to_thread(check_pool, service.pool.engine)
-        return Health(version=version)
+        return Health(version=__version__)
+
+    @routes.get("/metrics", tags=["health"])
+    async def metrics(request: Request) -> Response:
+        """Numbers in Prometheus's text form."""
+        client_of(request, "observe")
+        return Response(observer.metrics.page(), media_type=CONTENT_TYPE)
 
     @routes.get("/health", tags=["health"])
     async def health() -> Health:
         """Whether the process lives."""
-        return Health(version=version)
+        return Health(version=__version__)
 
     return routes
 

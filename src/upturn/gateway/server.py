@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Router, RunKey
 from upturn.config import Config
-from upturn.gateway.access import OpenAccess
-from upturn.gateway.app import build_app
+from upturn.gateway.access import open_guard, with_origins
+from upturn.gateway.app import Parts, build_app
+from upturn.gateway.observation import GatewayMetrics, open_telemetry
+from upturn.gateway.observed_call import Observer
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import OnlineService, RouteTable, TaskQueue
@@ -29,15 +31,16 @@ _log = logging.getLogger("upturn.gateway")
 class Gateway(NamedTuple):
     """An open gateway."""
 
-    app: FastAPI
+    app: ASGIApp
     service: OnlineService
 
 
 @contextmanager
-def open_gateway(config: Config, keys: Mapping[str, str]) -> Iterator[Gateway]:
-    """Opens the gateway of a configuration; ``keys``: API keys of agents by environment variable.
+def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Iterator[Gateway]:
+    """Opens the gateway of a configuration; ``keys``: API keys of agents by environment variable;
+    ``host``: the address that the server binds to.
 
-    Raises StoreBusyError if another process writes the pool.
+    Raises StoreBusyError if another process writes the pool, and ConfigError for an address that anybody could use.
     """
     threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
     upstreams = Upstreams(config, keys, threads=threads)
@@ -50,14 +53,16 @@ def open_gateway(config: Config, keys: Mapping[str, str]) -> Iterator[Gateway]:
         router = Router(registry, policy_of(config), RunKey(f"gateway-{uuid4().hex}", config.run.seed))
         queue = _task_queue(config, keys, pool, router)
         service = OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of)
-        app = build_app(
-            service,
-            OpenAccess(config.pool.tenant),
-            config.gateway,
-            tasks=queue,
-            on_stop=upstreams.close,
-        )
-        yield Gateway(app, service)
+        metrics = GatewayMetrics()
+        guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
+        telemetry = open_telemetry(config.telemetry)
+        observer = Observer(metrics, None if telemetry is None else telemetry.tracer)
+        app = build_app(Parts(service, guard, observer, config.gateway, tasks=queue, on_stop=upstreams.close))
+        try:
+            yield Gateway(with_origins(app, config.access), service)
+        finally:
+            if telemetry is not None:
+                telemetry.close()
 
 
 def _task_queue(config: Config, keys: Mapping[str, str], pool: Pool, router: Router) -> TaskQueue:

@@ -6,8 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field, JsonValue
 
 from upturn.dialects import RequestError
-from upturn.gateway.access import Access
-from upturn.gateway.http import headers_of
+from upturn.gateway.access import Guard
 from upturn.gateway.resources import Wire
 from upturn.loop.online import Client, TaskQueue, new_task_id
 from upturn.pool.calls import Submission
@@ -59,12 +58,12 @@ class TaskList(BaseModel):
     data: list[TaskEntry]
 
 
-def task_routes(queue: TaskQueue | None, access: Access) -> APIRouter:
+def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
     """Returns the endpoints; without a queue they answer that no environment is configured."""
     routes = APIRouter(tags=["tasks"])
 
     def client_of(request: Request) -> Client:
-        return access.client(headers_of(request.scope), request.scope)
+        return guard.client(request.scope, "call")
 
     def open_queue() -> TaskQueue:
         if queue is None:

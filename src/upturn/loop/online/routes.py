@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from upturn.arbiter import AgentRegistry
-from upturn.config import GatewayConfig, RouteConfig
+from upturn.config import GatewayConfig, ProviderToolPolicy, RouteConfig
 from upturn.dialects import RequestError
 
 DEFAULT_ROUTE = "default"
@@ -20,6 +20,8 @@ class Target:
     agents: frozenset[str] | None
     """Agents that a call may go to; None = all."""
     has_fallback: bool
+    provider_tools: ProviderToolPolicy = "refuse"
+    """What happens to requests for tools that the provider runs."""
     version: str | None = None
     """The version that the client named; None = the router chooses."""
 
@@ -48,7 +50,7 @@ class RouteTable:
         """Returns what the name stands for; raises RequestError (404) for an unknown one."""
         route = self._routes.get(name) or self._aliased(name)
         if route is not None:
-            return Target(route.name, frozenset(route.agents) or None, route.fallback)
+            return Target(route.name, frozenset(route.agents) or None, route.fallback, route.provider_tools)
         for agent, member in self._registry.agents().items():
             if name == agent:  # a canary goes on for clients that name the agent
                 return Target("", frozenset([agent]), has_fallback=False)

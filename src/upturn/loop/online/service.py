@@ -59,6 +59,8 @@ class Arrival:
     """What was taken out of the request."""
     started: float = 0.0
     """``perf_counter`` at its arrival."""
+    trace: "Callable[[LiveCall], Mapping[str, str]]" = lambda _: {}
+    """Called before each try at an upstream; returns headers for it, such as a trace context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +241,19 @@ class LiveCall:
         self.decided = decided
         self.agent_version = decided.decision.chosen
         """The version that is tried, or that answers."""
-        self.is_stored = False
+        self.record: Call | None = None
+        """As it is stored; None = it is on its way."""
+        self.upstream_seconds = 0.0
+        """Time that was spent waiting for upstreams."""
         self._service = service
         self._exchange: Exchange | None = None
         self._attempted: list[str] = []
         self._changes = list(decided.arrival.changes)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the call is stored, or will be."""
+        return self.record is not None
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -262,6 +272,7 @@ class LiveCall:
         error = UpstreamError("no upstream", kind="connect")
         for version in self._service.upstreams_of(self.decided):
             self.agent_version = version
+            started = perf_counter()
             try:
                 upstream = self._service.upstream(version)
                 self._exchange = await stack.enter_async_context(upstream.open(self._call(version)))
@@ -271,6 +282,8 @@ class LiveCall:
                 error = exc
             else:
                 return
+            finally:
+                self.upstream_seconds += perf_counter() - started
             if error.is_fault_of_request:
                 break
             self._attempted.append(version)
@@ -291,8 +304,9 @@ class LiveCall:
 
     def _call(self, version: str) -> UpstreamCall:
         arrival = self.decided.arrival
+        headers = {**arrival.headers, **arrival.trace(self)}
         call = UpstreamCall(
-            arrival.body, arrival.request, arrival.dialect, arrival.headers, answer_id=self.decided.decision.id
+            arrival.body, arrival.request, arrival.dialect, headers, answer_id=self.decided.decision.id
         )
         earlier = self.decided.placement.extends
         if (
@@ -307,10 +321,13 @@ class LiveCall:
     async def chunks(self) -> AsyncIterator[bytes]:
         """The answer in the client's dialect. Before the bytes that end it are returned, the call is durable."""
         assert self._exchange is not None, "open comes first"
+        waiting = perf_counter()
         async for chunk in self._exchange.chunks():
+            self.upstream_seconds += perf_counter() - waiting
             if chunk.is_end and not self.is_stored:
                 await self._store_end(self._exchange.outcome)
             yield chunk.content
+            waiting = perf_counter()
         if not self.is_stored:
             await self._store_end(self._exchange.outcome)
 
@@ -321,12 +338,10 @@ class LiveCall:
         """Stores the call as cancelled, in the background."""
         outcome = self._exchange.outcome if self._exchange is not None else CallOutcome()
         records = self._records("cancelled", replace(outcome, failure="the client left before the answer's end"))
-        self.is_stored = True
         self._service.log.store_soon(records)
 
     async def _store(self, status: CallStatus, outcome: CallOutcome) -> None:
         records = self._records(status, outcome)
-        self.is_stored = True
         await self._service.log.store(records)
 
     def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[Decision, Call, CallContent]:
@@ -360,6 +375,7 @@ class LiveCall:
             changes=tuple(self._changes),
             is_capture_complete=outcome.tokens is not None,
         )
+        self.record = call
         new_messages = arrival.request.messages[placement.shared :]
         tools = (
             ""

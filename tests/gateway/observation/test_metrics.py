@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import upturn.gateway.metrics
+import upturn.gateway.observation.metrics
 from upturn.config import AccessConfig
-from upturn.gateway.admission import AdmissionQueue
-from upturn.gateway.metrics import GatewayMetrics, ServedCall
+from upturn.gateway.access.admission import AdmissionQueue
+from upturn.gateway.observation.metrics import GatewayMetrics, ServedCall
 
 SERIES = 100
 CALL = ServedCall("default", "small", "chat", 200, 1.5, 0.0015, 0.3, 100, 60, 20, 0.25)
@@ -72,8 +72,8 @@ def test_two_servers_share_nothing() -> None:
 
 
 def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert upturn.gateway.metrics.MAX_SERIES <= 1_000
-    monkeypatch.setattr(upturn.gateway.metrics, "MAX_SERIES", SERIES)
+    assert upturn.gateway.observation.metrics.MAX_SERIES <= 1_000
+    monkeypatch.setattr(upturn.gateway.observation.metrics, "MAX_SERIES", SERIES)
     metrics = GatewayMetrics()
     for number in range(SERIES + 50):
         metrics.observe(CALL._replace(agent=f"agent-{number}"))
@@ -89,7 +89,7 @@ def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CHILD = """
 import sys
-from upturn.gateway.metrics import GatewayMetrics, ServedCall
+from upturn.gateway.observation.metrics import GatewayMetrics, ServedCall
 metrics = GatewayMetrics()
 for _ in range(int(sys.argv[1])):
     metrics.observe(ServedCall("default", "small", "chat", 200, 1.5, 0.0015, None, 10, 0, 5, 0.5))

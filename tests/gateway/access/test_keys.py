@@ -10,7 +10,7 @@ import pytest
 
 from upturn.dialects import RequestError
 from upturn.errors import StoreError
-from upturn.gateway.keys import PERMISSIONS, REFRESH_SECONDS, Caller, Gate, KeyRing, Permission, key_in
+from upturn.gateway.access.keys import PERMISSIONS, REFRESH_SECONDS, Caller, Gate, KeyRing, Permission, key_in
 from upturn.pool import Pool, Scope
 from upturn.pool.access import KeyStore, NewKey, make_key
 from upturn.records import ApiKey, Role

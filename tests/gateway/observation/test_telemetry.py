@@ -15,7 +15,7 @@ from opentelemetry.trace import NoOpTracerProvider
 
 from upturn.config import TelemetryConfig
 from upturn.errors import ConfigError
-from upturn.gateway.telemetry import SCHEMA_URL, GatewayTracer, Routed, Used, open_telemetry
+from upturn.gateway.observation.telemetry import SCHEMA_URL, GatewayTracer, Routed, Used, open_telemetry
 
 HAS_SDK = find_spec("opentelemetry.sdk") is not None
 needs_sdk = pytest.mark.skipif(not HAS_SDK, reason="the extra otel is not installed")
@@ -161,7 +161,7 @@ def test_without_an_sdk_the_context_still_continues() -> None:
 def test_traces_are_off_by_default_and_import_nothing() -> None:
     assert open_telemetry(TelemetryConfig()) is None
     program = (
-        "import sys; from upturn.gateway.telemetry import open_telemetry;"
+        "import sys; from upturn.gateway.observation.telemetry import open_telemetry;"
         "from upturn.config import TelemetryConfig;"
         "open_telemetry(TelemetryConfig()); assert 'opentelemetry.sdk' not in sys.modules"
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from upturn.dialects import DIALECTS, RequestError
-from upturn.gateway.provider_tools import screen
+from upturn.gateway.access.provider_tools import screen
 
 FUNCTION = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 HOSTED = "https://files.example/cat.png"

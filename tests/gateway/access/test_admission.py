@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from upturn.config import AccessConfig
 from upturn.dialects import RequestError
-from upturn.gateway.admission import AdmissionQueue, Entered, WaitingLine
+from upturn.gateway.access.admission import AdmissionQueue, Entered, WaitingLine
 
 ResultT = TypeVar("ResultT")
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from upturn.config import AccessConfig, LimitSettings, TenantConfig
 from upturn.dialects import RequestError
-from upturn.gateway.keys import Caller
-from upturn.gateway.limits import Bucket, Limiter, day_of, month_of
+from upturn.gateway.access.keys import Caller
+from upturn.gateway.access.limits import Bucket, Limiter, day_of, month_of
 from upturn.pool.access import Spending
 from upturn.records import ApiKey
 

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from upturn.config import AccessConfig
-from upturn.gateway.browsers import with_origins
+from upturn.gateway.access.browsers import with_origins
 
 SHOP, EVIL = "https://shop.example", "https://evil.example"
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from upturn.config import AccessConfig, LimitSettings
 from upturn.dialects import RequestError
-from upturn.gateway.keys import Caller
+from upturn.gateway.access.keys import Caller
 from upturn.pool.access import Spending
 from upturn.records import ApiKey
 
@@ -228,6 +228,11 @@ class Usage:
         self._limiter.budgets.reserve(self._owners, -self._usd)
         if cost_usd:
             self._limiter.budgets.charge(self._owners, cost_usd)
+
+    def settle_once(self, *, tokens: int, cost_usd: float | None) -> None:
+        """Settles a call that is not settled yet."""
+        if not self._is_settled:
+            self.settle(tokens=tokens, cost_usd=cost_usd)
 
 
 class Limiter:
