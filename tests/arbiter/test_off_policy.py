@@ -8,6 +8,7 @@ from scipy.special import stdtrit
 
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
+    all_estimates,
     always,
     direct_method,
     doubly_robust,
@@ -186,6 +187,55 @@ def test_the_gain_is_the_difference_of_two_dr_estimates_and_0_for_the_logged_rou
 
 def logged_shares(decision: Decision) -> dict[str, float]:
     return {option.agent_version: option.probability for option in decision.alternatives}
+
+
+def test_all_estimates_equal_their_formulas_in_plain_python(make_decision: MakeDecision) -> None:
+    """A random log with episodes, two families, missing rewards and a target that depends on the family."""
+    rng = np.random.default_rng(11)
+    outcomes: list[LoggedOutcome] = []
+    episodes: dict[str, tuple[dict[str, float], str]] = {}
+    for index in range(200):
+        family, episode = ("mail", "chat")[index % 2], None if index % 3 else f"e{index % 40}"
+        shares = {"a@1": 0.3, "b@1": 0.7} if rng.random() < 0.5 else {"a@1": 0.8, "b@1": 0.2}
+        chosen = str(rng.choice(list(shares), p=list(shares.values())))
+        if episode is not None:
+            shares, chosen = episodes.setdefault(episode, (shares, chosen))
+        decision = make_decision(f"{index}", shares, chosen, family=family, episode=episode)
+        reward = None if rng.random() < 0.1 else float(rng.random())
+        outcomes.append(LoggedOutcome(decision, reward))
+
+    def target(decision: Decision) -> dict[str, float]:
+        return {"a@1": 0.9, "b@1": 0.1} if decision.family == "mail" else {"a@1": 0.25, "b@1": 0.75}
+
+    model = running_means(outcomes)
+    first: dict[str, Decision] = {}
+    rows = []  # weight, reward, the target's prediction, the chosen version's, the logged routing's
+    for decision, reward in ((outcome.decision, outcome.reward) for outcome in outcomes):
+        if reward is None:
+            continue
+        start = first.setdefault(decision.episode or decision.id, decision)
+        shares = target(start)
+        weight = shares[start.chosen] / start.propensity
+        expected = sum(share * model(decision, version) for version, share in shares.items())
+        logged_value = sum(
+            option.probability * model(decision, option.agent_version) for option in decision.alternatives
+        )
+        rows.append((weight, reward, expected, model(decision, decision.chosen), logged_value))
+    count = len(rows)
+    ips, snips, _, robust, switch = all_estimates(outcomes, target, model)
+    assert ips.value == pytest.approx(sum(w * r for w, r, *_ in rows) / count)
+    assert snips.value == pytest.approx(sum(w * r for w, r, *_ in rows) / sum(w for w, *_ in rows))
+    assert robust.value == pytest.approx(sum(e + w * (r - q) for w, r, e, q, _ in rows) / count)
+    assert switch.value == robust.value, "no weight is above 10"
+    gain = policy_gain(outcomes, target, model)
+    assert gain.value == pytest.approx(sum(e - b + (w - 1) * (r - q) for w, r, e, q, b in rows) / count)
+    draws: dict[str, float] = {}
+    for (w, r, e, q, _), outcome in zip(rows, [o for o in outcomes if o.reward is not None], strict=True):
+        name = outcome.decision.episode or outcome.decision.id
+        draws[name] = draws.get(name, 0.0) + e + w * (r - q) - (robust.value or 0.0)
+    spread = sum(total**2 for total in draws.values()) * len(draws) / (len(draws) - 1)
+    assert robust.standard_error == pytest.approx(spread**0.5 / count)
+    assert (robust.decisions, robust.missing) == (count, 200 - count)
 
 
 def test_running_means_by_hand_and_without_the_episodes_outcomes(make_decision: MakeDecision) -> None:

@@ -65,6 +65,15 @@ def test_evidence_that_is_too_little_fails_and_a_wider_margin_passes(make_decisi
     assert check_policy(log, lambda _decision: other, PolicyGate(margin=0.2)).verdict == "pass"
 
 
+@pytest.mark.slow
+def test_a_policy_that_loses_more_than_the_margin_rarely_passes(make_decision: MakeDecision) -> None:
+    """A loss of exactly the margin passes in 2.5 %: 20 or more of 400 have P < 3e-3."""
+    target = {"a@1": 0.4, "b@1": 0.6}  # loses .1 · (.8 − .4)
+    logs = (make_log(make_decision, 300, seed=seed) for seed in range(400))
+    passed = [check_policy(log, lambda _decision: target, PolicyGate(margin=0.04)).is_passed for log in logs]
+    assert sum(passed) < 20
+
+
 def test_refusals_do_not_depend_on_outcomes(make_decision: MakeDecision) -> None:
     log = make_log(make_decision, 99)
     few = check_policy(log, always("a@1"))
