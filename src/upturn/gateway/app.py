@@ -19,6 +19,7 @@ from upturn.config import GatewayConfig
 from upturn.dialects import DIALECTS, Dialect, RequestError, dialect_of
 from upturn.errors import UpturnError
 from upturn.gateway.access import Guard
+from upturn.gateway.health_routes import health_routes
 from upturn.gateway.http import cancel
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
@@ -74,6 +75,7 @@ def build_app(parts: Parts) -> FastAPI:
             app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
     app.include_router(model_routes(service, parts.guard))
     app.include_router(resource_routes(service, parts.guard, parts.observer, parts.learn))
+    app.include_router(health_routes(service, parts.guard, parts.observer.metrics))
     app.include_router(task_routes(parts.tasks, parts.guard))
     _add_errors(app)
     describe = app.openapi

@@ -1,18 +1,14 @@
-"""The endpoints besides model calls: feedback, episodes, router state, models, health."""
+"""The endpoints for what was decided and done: feedback, episodes, the router's state."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import Engine, select
 
-from upturn import __version__
 from upturn.dialects import RequestError
 from upturn.gateway.access import Guard, Permission
 from upturn.gateway.http import headers_of
-from upturn.gateway.observation import CONTENT_TYPE
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.router_state import RouterState, router_state
 from upturn.loop.online import (
@@ -53,13 +49,6 @@ class FeedbackReceipt(BaseModel):
     id: str
     state: Literal["stored", "known", "contradicts"]
     """``known``: it was stored before. ``contradicts``: it is stored, but an earlier value taught the router."""
-
-
-class Health(BaseModel):
-    """State of the server."""
-
-    status: Literal["ok"] = "ok"
-    version: str
 
 
 class CallEntry(BaseModel):
@@ -128,32 +117,7 @@ def resource_routes(
         learn()
         return _episode_entry(sealed)
 
-    @routes.get("/ready", tags=["health"])
-    async def ready() -> Health:
-        """Whether calls are served: the pool can be read, and an agent is in service."""
-        if not service.router.registry.agents():
-            raise RequestError("no agent is in service", status=503, code="no_agent")
-        await asyncio.to_thread(check_pool, service.pool.engine)
-        return Health(version=__version__)
-
-    @routes.get("/metrics", tags=["health"])
-    async def metrics(request: Request) -> Response:
-        """Numbers in Prometheus's text form."""
-        client_of(request, "observe")
-        return Response(observer.metrics.page(), media_type=CONTENT_TYPE)
-
-    @routes.get("/health", tags=["health"])
-    async def health() -> Health:
-        """Whether the process lives."""
-        return Health(version=__version__)
-
     return routes
-
-
-def check_pool(engine: Engine) -> None:
-    """Raises StoreError if the pool cannot be read."""
-    with engine.connect() as connection:
-        connection.execute(select(1))
 
 
 def _opinion(body: FeedbackBody) -> Opinion:
