@@ -28,6 +28,14 @@ Model = Callable[..., PreTrainedModel]
 UNITS = 6
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also in a process that was started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class _BrokenError(Exception):
     """Ends a run in a test."""
 

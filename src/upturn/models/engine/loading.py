@@ -25,9 +25,14 @@ def auto_class(folder: Path) -> Any:
     """The class of transformers that loads the model in a folder.
 
     Raises UnsupportedModelError for models that are neither causal language models nor vision-language models, and
-    for architectures that transformers does not have.
+    for architectures that transformers does not have; ValueError for a damaged ``config.json``.
     """
-    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    try:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as exc:
+        raise ValueError(f"its config.json is not valid JSON: {exc}") from exc
+    if not isinstance(settings, dict):
+        raise ValueError(f"its config.json must hold an object, got {type(settings).__name__}")
     kind = settings.get("model_type")
     if kind not in CONFIG_MAPPING:
         own = "its own code is never run, and " if "auto_map" in settings else ""
