@@ -41,7 +41,9 @@ def add_key(pool: Pool, tenant: str, *roles: Role) -> str:
 
 @asynccontextmanager
 async def gateway(
-    pool: Pool, access: AccessConfig = AccessConfig(), routes: Sequence[RouteConfig] = ()  # noqa: B008  frozen
+    pool: Pool,
+    access: AccessConfig = AccessConfig(),
+    routes: Sequence[RouteConfig] = (),
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, GatewayMetrics]]:
     settings = GatewayConfig(routes=tuple(routes))
     desk, metrics = open_desk(pool, settings), GatewayMetrics()
@@ -165,9 +167,9 @@ async def test_tools_that_the_provider_runs_are_allowed_stripped_or_refused(pool
 
 def test_an_address_that_others_reach_needs_a_key(pool: Pool) -> None:
     with pytest.raises(ConfigError, match=r"gateway.host = '0.0.0.0' can be reached from other machines"):
-        open_guard(AccessConfig(), pool, host="0.0.0.0", tenant="default")  # noqa: S104
+        open_guard(AccessConfig(), pool, host="0.0.0.0", tenant="default")
     add_key(pool, "shop", "client")
-    open_guard(AccessConfig(), pool, host="0.0.0.0", tenant="default")  # noqa: S104
+    open_guard(AccessConfig(), pool, host="0.0.0.0", tenant="default")
 
 
 async def test_web_pages_and_strange_hosts_are_refused_without_keys(pool: Pool) -> None:
