@@ -10,12 +10,13 @@ from typing import Literal, assert_never
 
 from upturn.agents.agent import Agent
 from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, prompt_builder
-from upturn.agents.endpoint import EndpointAgent
+from upturn.agents.endpoint import EndpointAgent, OfferedTools, ToolUse
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
 from upturn.config import Limits, SamplingSettings, parse_settings
+from upturn.dialects import DIALECTS
 from upturn.errors import ConfigError, error_text
-from upturn.models import ChatEndpoint, Renderer
-from upturn.records import AgentKind, AgentVersion, JsonValue
+from upturn.models import ChatEndpoint, Renderer, RetryPolicy
+from upturn.records import AgentKind, AgentVersion, JsonValue, Tool
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
@@ -23,7 +24,15 @@ TIMEOUT_SECONDS, RETRIES = 60.0, 2
 """Of a call to an endpoint: seconds of one try, and further tries."""
 PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
     "local_model": ("temperature", "sampling", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
-    "endpoint": ("temperature", "max_tokens", *CONTEXT_PARAMETERS, "timeout_seconds", "retries"),
+    "endpoint": (
+        "temperature",
+        "max_tokens",
+        *CONTEXT_PARAMETERS,
+        "timeout_seconds",
+        "retries",
+        "dialect",
+        "tools",
+    ),
     "rule_based": (),
     "callable": (),
 }
@@ -31,10 +40,19 @@ PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
 context budget come together, see ``Budget``."""
 
 
-def build(version: AgentVersion, *, limits: Limits, renderer: Renderer | None = None, api_key: str = "") -> Agent:
+def build(
+    version: AgentVersion,
+    *,
+    limits: Limits,
+    renderer: Renderer | None = None,
+    api_key: str = "",
+    tools: Sequence[Tool] = (),
+    note: Callable[[str], None] = lambda _: None,
+) -> Agent:
     """The agent of a version. Raises ConfigError with every problem of the version.
 
-    ``renderer``: for a ``local_model``; other kinds need none. ``api_key``: for an endpoint.
+    ``renderer``: for a ``local_model``; other kinds need none. For an endpoint: ``api_key``; ``tools`` of the
+    environment, which a renderer has already; ``note``: gets a sentence where the model cannot have them as such.
     """
     problems = _problems(version, renderer)
     if problems:
@@ -53,14 +71,18 @@ def build(version: AgentVersion, *, limits: Limits, renderer: Renderer | None = 
                     ChatEndpoint(
                         version.model,
                         version.model_name,
+                        dialect=_dialect(version),
                         api_key=api_key,
-                        timeout_seconds=_number(version, "timeout_seconds", TIMEOUT_SECONDS),
-                        retries=int(_number(version, "retries", RETRIES)),
+                        retry=RetryPolicy(
+                            _number(version, "timeout_seconds", TIMEOUT_SECONDS),
+                            int(_number(version, "retries", RETRIES)),
+                        ),
                     ),
                     prompt=version.prompt,
                     temperature=temperature(version),
                     max_tokens=agent_limits.max_action_tokens,
                     context=context,
+                    offered=OfferedTools(tools, _tool_use(version), note),
                 )
         case _:
             assert_never(version.kind)
@@ -116,6 +138,23 @@ def precision(version: AgentVersion) -> Literal["float32", "bfloat16"]:
             raise ConfigError(
                 [f"agent {version.id!r}: weights must be 'float32' or 'bfloat16', got {unsupported!r}"]
             )
+
+
+def _dialect(version: AgentVersion) -> str:
+    match version.parameters.get("dialect", "chat"):
+        case str() as name if name in DIALECTS:
+            return name
+        case unsupported:
+            known = ", ".join(DIALECTS)
+            raise ConfigError([f"dialect must be one of {known}, got {unsupported!r}"])
+
+
+def _tool_use(version: AgentVersion) -> ToolUse:
+    match version.parameters.get("tools", "auto"):
+        case "auto" | "native" | "text" as supported:
+            return supported
+        case unsupported:
+            raise ConfigError([f"tools must be 'auto', 'native' or 'text', got {unsupported!r}"])
 
 
 def _number(version: AgentVersion, name: str, default: float) -> float:

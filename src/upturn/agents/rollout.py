@@ -380,6 +380,7 @@ class _Run:
         self.external_usage = Usage(
             self.external_usage.prompt_tokens + reply.usage.prompt_tokens,
             self.external_usage.written_tokens + reply.usage.written_tokens,
+            cached_tokens=self.external_usage.cached_tokens + reply.usage.cached_tokens,
         )
         action = executed_action(reply.action, reply.refusal)
         observation, state_hash, potential = self.observation, self.state_hash, self.potential
@@ -392,6 +393,7 @@ class _Run:
             call=reply.call,
             repairs=reply.repairs,
             refusal=reply.refusal,
+            message=reply.message,
         )
         try:
             return self._finish_turn(turn, await self._call(lambda: environment.step(action)))
@@ -445,6 +447,7 @@ class _Run:
                 self.recorder.prompt_tokens + self.external_usage.prompt_tokens,
                 self.recorder.written_tokens + self.external_usage.written_tokens,
                 self.setting.clock() - self.started,
+                cached_tokens=self.external_usage.cached_tokens,
             ),
             dropped_calls=self.recorder.dropped_calls,
             error=self.error,

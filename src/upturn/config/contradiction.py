@@ -25,6 +25,7 @@ _SETTINGS_BY_KIND = {
         "context",
         "timeout_seconds",
         "retries",
+        "tools",
         "upstream",
     },
     "callable": {"import_path"},

@@ -165,6 +165,10 @@ class AgentConfig(AgentSource):
     """For endpoint: seconds that one try of a call may take. Unset = 60."""
     retries: WholeNumber | None = None
     """For endpoint: further tries after a timeout or a transient failure. Unset = 2."""
+    tools: Literal["auto", "native", "text"] = "auto"
+    """For endpoint: how the model gets the environment's tools. ``native``: as tool definitions, which it calls.
+    ``text``: in the system prompt, with its actions as text. ``auto``: ``native`` as long as the environment
+    describes tools and the server does not refuse them, otherwise ``text``."""
     environments: tuple[str, ...] = ()
     """Environments that the agent can act in. Empty = any."""
     load_cap: Count | None = None

@@ -70,6 +70,9 @@ class Turn:
     """What the parser repaired in the call, by name."""
     refusal: str = ""
     """Why the text could not be parsed, ``reason: detail``; empty = it was, or the parser gives no reason."""
+    message: str = ""
+    """The whole message as the model's server sent it, JSON that only the agent reads: later calls repeat it with
+    its ids, thoughts and signatures. In the first turn of a message; empty = it is written from text and action."""
 
 
 @record
@@ -111,6 +114,8 @@ class Usage:
     written_tokens: int = 0
     seconds: float = 0.0
     """Wall-clock time; not reproducible."""
+    cached_tokens: int = 0
+    """Of ``prompt_tokens``: read from the cache of a model's server, as far as it reports them."""
 
 
 @record

@@ -262,6 +262,9 @@ def version_of(agent: AgentConfig) -> AgentVersion:
         parameters["sampling"] = options
     calls = {"timeout_seconds": agent.timeout_seconds, "retries": agent.retries}
     parameters |= {name: value for name, value in calls.items() if value is not None}
+    if agent.kind == "endpoint":
+        forms = {"dialect": (agent.upstream.dialect, "chat"), "tools": (agent.tools, "auto")}
+        parameters |= {name: value for name, (value, default) in forms.items() if value != default}
     if agent.template_options:
         parameters["template_options"] = {**agent.template_options}
     if agent.weights != "float32":
