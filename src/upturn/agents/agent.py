@@ -25,6 +25,8 @@ class Reply(NamedTuple):
     """``Turn.call``"""
     message: str = ""
     """``Turn.message``"""
+    cached_tokens: int = 0
+    """Of ``usage.prompt_tokens``: read from the cache of the model's server."""
 
 
 def recordable(reply: Any) -> Reply:  # Any: agents are third-party code

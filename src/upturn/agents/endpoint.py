@@ -106,8 +106,8 @@ class EndpointAgent:
         self._has_called = self._has_called or bool(form.definitions)
         first, *later = form.replies(answer)
         counts = answer.usage
-        usage = Usage(counts.input, counts.output, cached_tokens=counts.cached_input)
-        return [first._replace(usage=usage), *later]
+        usage = Usage(counts.input, counts.output)
+        return [first._replace(usage=usage, cached_tokens=counts.cached_input), *later]
 
     def _within_budget(self, turns: Sequence[Turn], observation: Observation) -> tuple[Sequence[Turn], Observation]:
         if self._window is None:

@@ -114,8 +114,6 @@ class Usage:
     written_tokens: int = 0
     seconds: float = 0.0
     """Wall-clock time; not reproducible."""
-    cached_tokens: int = 0
-    """Of ``prompt_tokens``: read from the cache of a model's server, as far as it reports them."""
 
 
 @record
@@ -150,6 +148,8 @@ class Trajectory:
     sampling: Mapping[str, JsonValue] = field(default_factory=dict)
     """The options that changed the sampled distribution besides the temperature, such as ``top_p``; empty =
     none."""
+    cached_tokens: int = 0
+    """Of ``usage.prompt_tokens``: read from the cache of a model's server, as far as it reports them."""
 
     @property
     def model_versions(self) -> tuple[str, ...]:

@@ -147,10 +147,10 @@ class _Reader:
         if named is None:
             raise RefusedError("bad_name", f"{head[:40]!r} does not begin with a function's name")
         name, written = named.group(1), named.group(2).strip()
-        if written.startswith("(") and _PYTHON_LINE.match(f"{name}{written}"):
+        if written.startswith("(") and not written.startswith("({") and _PYTHON_LINE.match(f"{name}{written}"):
             call = _python_call(f"{name}{written}")
             return call._replace(start=action.start(), repairs=call.repairs | repairs)
-        if written.startswith("[") and written.endswith("]"):
+        if (written[:1], written[-1:]) in (("[", "]"), ("(", ")")):
             written = written[1:-1].strip()
         arguments, further = self._input(name, written)
         return Call(name, arguments, action.start(), repairs=repairs | further)
