@@ -3,9 +3,9 @@
 import pytest
 
 from upturn.models import Call, FunctionNames, Refusal, read_free_text
-from upturn.records import Tool
+from upturn.records import JsonValue, Tool
 
-TEXT = {"type": "string"}
+TEXT: JsonValue = {"type": "string"}
 TOOLS = (
     Tool("mail", "move", "Moves.", {"id": TEXT, "folder": TEXT}, ("id", "folder")),
     Tool("mail", "send", "Sends.", {"to": TEXT, "body": TEXT}, ("to", "body")),
@@ -15,7 +15,7 @@ TOOLS = (
 )
 NAMES = FunctionNames(TOOLS)
 MOVE = ("mail.move", {"id": "m1", "folder": "x"})
-FINISH = ("user.finish", {})
+FINISH: tuple[str, dict[str, object]] = ("user.finish", {})
 
 
 def read(text: str) -> list[tuple[str, dict[str, object], tuple[str, ...]]] | str:
