@@ -71,8 +71,9 @@ class Turn:
     refusal: str = ""
     """Why the text could not be parsed, ``reason: detail``; empty = it was, or the parser gives no reason."""
     message: str = ""
-    """The whole message as the model's server sent it, JSON that only the agent reads: later calls repeat it with
-    its ids, thoughts and signatures. In the first turn of a message; empty = it is written from text and action."""
+    """JSON that only the agent reads, in the first turn of a message. Of an endpoint: the message as the server
+    sent it, which later calls repeat with its ids, thoughts and signatures; empty = it is written from text and
+    action. Of a program: its model calls (``CapturedCalls``); empty = it made none."""
 
 
 @record
