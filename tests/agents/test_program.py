@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.agents.model_server import Served, serving
-from tests.agents.test_native_calls import KIT, answered, office_task, oracle_actions
+from tests.agents.test_native_calls import KIT, answered, call_of, office_task, oracle_actions
 from upturn.agents import Attempt, ProgramAgent, RolloutRequest, Setting, build, rollout
 from upturn.agents.capture import CapturedCall, CapturedCalls, stored_calls
 from upturn.config import Limits, UpstreamConfig
@@ -157,6 +157,24 @@ def test_calls_are_stored_without_repetition_and_within_limits() -> None:
         CapturedCall((), None, usage, failure, is_cut=True) for failure in ("", "", "broke off")
     )
     assert stored_calls([]) == ""
+
+
+def test_the_pages_example_works() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    start = page.index("import httpx2\n")
+    names: dict[str, Any] = {}
+    exec(page[start : page.index("```", start)], names)
+
+    def script(request: ModelRequest) -> Any:
+        assert len(request.tools) == len(KIT.tools)
+        done = sum(message.role == "assistant" for message in request.messages)
+        return answered(call_of(ACTIONS[done], done))
+
+    with serving(script) as served:
+        trajectory = run(names["act"], served)
+    assert trajectory.error == ""
+    assert verify(KIT.verifier, TASK, trajectory).is_success
+    assert {turn.repairs for turn in trajectory.turns} == {()}
 
 
 COMMAND = """

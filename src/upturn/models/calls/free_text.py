@@ -89,7 +89,10 @@ def _named(call: Call, names: FunctionNames) -> Call:
     if names.offers(call.name):
         return call
     near = names.near(call.name, is_whole=bool(names.read(call.name)[0]))
-    return call if near is None else call._replace(name=near, repairs=call.repairs | {"near_name"})
+    if near is None:
+        return call
+    is_plain = near.replace(".", "__") == call.name  # the tool's name where dots are not allowed
+    return call._replace(name=near, repairs=call.repairs | (frozenset() if is_plain else {"near_name"}))
 
 
 class _Reader:
