@@ -441,6 +441,29 @@ def test_text_without_a_call_is_an_error_unless_a_tool_takes_it() -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    ("text", "finish", "name"),
+    [
+        ('{"name": "Bob", "arguments": {}}', "stop", "user.answer"),  # no tool's name: an answer that is JSON
+        ('{"id": 5}', "stop", "user.answer"),
+        ('{"name": "mail.list", "arguments": {"folder": "in"}}', "stop", "mail.list"),
+        ('{"name": "mail.list", "arguments": {"folder": ', "stop", None),
+        ("It is", "length", None),
+        ("", "stop", None),
+    ],
+)
+@pytest.mark.parametrize("use", ["native", "text"])
+def test_text_is_a_call_of_an_offered_tool_or_the_answer(
+    text: str, finish: str, name: str | None, use: ToolUse
+) -> None:
+    takes = Tool("user", "answer", "Answers.", ANSWER.properties, ("text",), text_parameter="text")
+    ((turn,), _) = converse(
+        lambda _: answered(Text(text), finish=finish), OBSERVED[:1], tools=(LIST, takes), use=use
+    )
+    assert (turn.action.name if turn.action else None) == name
+    assert turn.repairs == (("in_text",) if name == "mail.list" and use == "native" else ())
+
+
 def test_an_empty_answer_is_an_error_and_the_history_stays_valid() -> None:
     turns, bodies = converse(lambda _: answered(finish="stop"), OBSERVED[:2], dialect="messages")
     assert turns[0].refusal == "no_call: the message calls no function"

@@ -17,6 +17,7 @@ from upturn.models import (
     PLAIN_NAME,
     Call,
     FunctionNames,
+    Reading,
     Refusal,
     call_id,
     first_message,
@@ -70,6 +71,7 @@ class TextForm:
         example = f"For example: {_example(tools)}" if tools else ""
         self.system = "\n\n".join(filter(None, (prompt, listed, "\n".join(filter(None, (GRAMMAR, example))))))
         self._tools, self._names = tuple(tools), FunctionNames(tools)
+        self._answer = next((tool for tool in tools if tool.text_parameter), None)
 
     def messages(self, turns: Sequence[Turn], observation: Observation) -> tuple[Message, ...]:
         """The observations of the user, the texts of the assistant."""
@@ -79,10 +81,16 @@ class TextForm:
         return tuple(messages)
 
     def replies(self, answer: ModelAnswer) -> list[Reply]:
-        """The calls of the text, each with its part of it; one reply without an action where there is none."""
+        """The calls of the text, each with its part of it; without one, the text as the answer where a tool takes
+        it, else one reply without an action."""
         text = _text(answer)
         thought = _thought(answer)
-        reading = _TRUNCATED if answer.finish == "length" else read_free_text(text, self._tools, self._names)
+        if answer.finish == "length":
+            return [Reply(text, None, refusal=str(_TRUNCATED))]
+        reading = read_free_text(text, self._tools, self._names)
+        plain = self.plain_action(answer)
+        if plain is not None and self._is_plain(text, reading):
+            return [Reply(text, plain)]
         if isinstance(reading, Refusal):
             return [Reply(text, None, refusal=str(reading))]
         stops = (0, *(call.start for call in reading.calls[1:]), len(text))
@@ -94,6 +102,22 @@ class TextForm:
             )
             for action in (_action(call, self._names, before),)
         ]
+
+    def plain_action(self, answer: ModelAnswer) -> Action | None:
+        """The text as the parameter of the tool that takes it; None = no tool does, or it is empty."""
+        tool, text = self._answer, _text(answer).strip()
+        if tool is None or not text:
+            return None
+        return Action(tool.target, tool.operation, {tool.text_parameter: text}, _thought(answer))
+
+    def _is_plain(self, text: str, reading: Reading | Refusal) -> bool:
+        """Whether a text, such as JSON, is no call of an offered tool, and none that went wrong."""
+        if isinstance(reading, Refusal):
+            names = (tool.name for tool in self._tools)
+            return reading.reason == "no_call" or not any(
+                name in text or name.replace(".", "__") in text for name in names
+            )
+        return not any(self._names.offers(call.name) for call in reading.calls)
 
 
 class NativeForm:
@@ -161,13 +185,10 @@ class NativeForm:
 
     def _text_replies(self, answer: ModelAnswer) -> list[Reply]:
         replies = self._text_form.replies(answer)
-        if replies[0].action is not None:  # the server has no parser for its model's format
-            return [reply._replace(repairs=tuple(sorted({*reply.repairs, "in_text"}))) for reply in replies]
-        tool, text = self._answer, _text(answer).strip()
-        if tool is not None and text and replies[0].refusal.startswith("no_call"):
-            action = Action(tool.target, tool.operation, {tool.text_parameter: text}, _thought(answer))
-            return [Reply(text, action)]
-        return replies
+        if replies[0].action is None or replies[0].action == self._text_form.plain_action(answer):
+            return replies
+        # the server has no parser for its model's format
+        return [reply._replace(repairs=tuple(sorted({*reply.repairs, "in_text"}))) for reply in replies]
 
     def _kept(self, answer: ModelAnswer, calls: Sequence[ToolCall]) -> str:
         """``Turn.message``; empty where the message cannot be repeated as it is."""
@@ -216,7 +237,7 @@ class NativeForm:
             and tool is not None
             and action is not None
             and (action.target, action.operation) == (tool.target, tool.operation)
-            and dict(action.parameters) == {tool.text_parameter: group[0].text}
+            and dict(action.parameters) == {tool.text_parameter: group[0].text.strip()}
         )
 
 

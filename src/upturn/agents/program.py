@@ -64,7 +64,6 @@ class ProgramAgent:
         self._program, self._endpoint = program, endpoint
         names = FunctionNames(tools, PLAIN_NAME)
         self._definitions: tuple[JsonValue, ...] = tuple(tool_schema(tool, names) for tool in tools)
-        self._answer_tool = next((tool for tool in tools if tool.text_parameter), None)
         self._form = TextForm("", tools)
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
@@ -101,12 +100,7 @@ class ProgramAgent:
             return [Reply(action_text(answer), answer)]
         if not isinstance(answer, str):
             raise TypeError(f"a program must return an Action or a str, got a {type(answer).__name__}")
-        text = recordable_text(answer)
-        replies = self._form.replies(ModelAnswer("", "", (Text(text),), "stop"))
-        tool, plain = self._answer_tool, text.strip()
-        if tool is not None and plain and replies[0].refusal.startswith("no_call"):
-            return [Reply(text, Action(tool.target, tool.operation, {tool.text_parameter: plain}))]
-        return replies
+        return self._form.replies(ModelAnswer("", "", (Text(recordable_text(answer)),), "stop"))
 
 
 async def _run(command: Sequence[str], attempt: Attempt) -> str:
