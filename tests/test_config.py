@@ -24,6 +24,7 @@ NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
 FAR = {"name": "far", "kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}
 VLLM = {"place": "engine", "url": "http://x", "dialect": "vllm"}
 SHORT_WEIGHTS = {"optimiser": {"precision": "bfloat16_weights"}}
+PROGRAM = {"name": "mine", "kind": "program", "url": "http://localhost:1/v1", "model": "m"}
 RULES = {"name": "rules", "kind": "rule_based", "import_path": "my.rules:agent"}
 
 
@@ -219,6 +220,16 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             ("run.device = 'cuda' has no effect", "'local_model'"),
         ),
         ({"agents": [{**NANO, "api_key_env": "KEY"}]}, ("agents[0].api_key_env = 'KEY'", "'local_model'")),
+        ({"agents": [{**NANO, "tools": "text"}]}, ("agents[0].tools = 'text'", "'local_model'")),
+        ({"agents": [NANO, {**PROGRAM}]}, ("agents[1].kind = 'program'", "import_path or agents[1].command")),
+        (
+            {"agents": [NANO, {**PROGRAM, "import_path": "a:b", "command": ["ls"]}]},
+            ("agents[1].kind = 'program'", "set one of them"),
+        ),
+        (
+            {"agents": [NANO, {**PROGRAM, "import_path": "a:b", "prompt": "x"}]},
+            ("agents[1].prompt = 'x'", "'program'"),
+        ),
         (
             {"agents": [{**NANO, "context": {"low_mark": 0.5}}]},
             ("agents[0].context.low_mark = 0.5", "without agents[0].context.tokens"),

@@ -7,7 +7,7 @@ from importlib import import_module
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
     """Returns the ``__getattr__`` of ``package``; ``modules`` maps each lazy name to the module that defines it.
 
-    Used for modules that import torch. Any other name raises AttributeError.
+    Used for modules that import torch, or an HTTP server. Any other name raises AttributeError.
     """
 
     def get(name: str) -> object:

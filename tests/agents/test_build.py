@@ -66,7 +66,7 @@ def test_settings_without_effect_are_errors() -> None:
         build_agent(replace(VERSION, parameters={"temperature": 1.0}))
     with pytest.raises(ConfigError, match="a prompt has no effect on kind 'callable'"):
         build_agent(replace(VERSION, prompt="Be kind."))
-    with pytest.raises(ConfigError, match="an endpoint needs model_name"):
+    with pytest.raises(ConfigError, match="kind 'endpoint' needs model_name"):
         build_agent(replace(VERSION, kind="endpoint", model="http://127.0.0.1:1/v1"))
 
 

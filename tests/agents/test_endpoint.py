@@ -7,10 +7,12 @@ from typing import cast
 import pytest
 
 from upturn.agents import EndpointAgent, LimitReachedError, Recorder
+from upturn.agents.call_form import GRAMMAR
 from upturn.agents.context import Budget
-from upturn.agents.endpoint import GRAMMAR, estimated_tokens
+from upturn.agents.endpoint import estimated_tokens
+from upturn.dialects import Message, ModelAnswer, ModelRequest, Text
 from upturn.errors import ConfigError
-from upturn.models import ChatEndpoint, Completion, GenerationRequest, Message
+from upturn.models import ChatEndpoint, GenerationRequest
 from upturn.records import Observation, Turn
 
 SYSTEM = estimated_tokens(GRAMMAR) + 12
@@ -20,13 +22,19 @@ SYSTEM = estimated_tokens(GRAMMAR) + 12
 class FakeEndpoint:
     """Always gives the same answer and records the messages."""
 
+    dialect, model = "chat", "m"
+
     def __init__(self, answer: str = "mail.list") -> None:
         self.messages: list[list[Message]] = []
         self._answer = answer
 
-    async def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int) -> Completion:
-        self.messages.append(list(messages))
-        return Completion(self._answer, 0, 0, "m")
+    async def answer(self, request: ModelRequest) -> ModelAnswer:
+        self.messages.append(list(request.messages))
+        return ModelAnswer("", "m", (Text(self._answer),), "stop")
+
+
+def text_of(message: Message) -> str:
+    return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
 def agent(endpoint: FakeEndpoint, tokens: int) -> EndpointAgent:
@@ -36,7 +44,7 @@ def agent(endpoint: FakeEndpoint, tokens: int) -> EndpointAgent:
 
 
 def size(messages: Sequence[Message]) -> int:
-    return sum(estimated_tokens(message.content) + 6 for message in messages)
+    return sum(estimated_tokens(text_of(message)) + 6 for message in messages)
 
 
 def converse(agent: EndpointAgent, turns: int, instruction: str = "Do it.", result: str = "z" * 300) -> None:
@@ -74,8 +82,8 @@ def test_messages_stay_within_the_budget_and_mostly_extend_earlier_ones() -> Non
     endpoint, tokens = FakeEndpoint(), SYSTEM + 602
     converse(agent(endpoint, tokens), 30)
     assert max(size(messages) for messages in endpoint.messages) + 20 <= tokens
-    assert all(messages[0] == Message("system", GRAMMAR) for messages in endpoint.messages)
-    assert all(messages[1].content.startswith("Do it.") for messages in endpoint.messages)
+    assert all(messages[0] == Message("system", (Text(GRAMMAR),)) for messages in endpoint.messages)
+    assert all(text_of(messages[1]).startswith("Do it.") for messages in endpoint.messages)
     assert [message.role for message in endpoint.messages[-1][1:]] == ["user", "assistant"] * (
         (len(endpoint.messages[-1]) - 2) // 2
     ) + ["user"]

@@ -6,6 +6,7 @@ The common invariant: the trained tokens are exactly the prompt that the model g
 import asyncio
 from collections.abc import Mapping, Sequence
 
+import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from upturn.agents import (
@@ -23,6 +24,7 @@ from upturn.agents.agent import ModelSession
 from upturn.agents.context import GrowingPrompt
 from upturn.config import Limits
 from upturn.environments.environment import Info, Step
+from upturn.errors import RecordError
 from upturn.models import (
     SPECIAL_TOKENS,
     CompactRenderer,
@@ -128,7 +130,7 @@ def test_the_separator_between_turns_is_trained_as_served() -> None:
     assert (rendered.token_ids, rendered.spans) == (row.token_ids, row.spans)
 
 
-def test_results_of_parallel_calls_are_one_turn_as_served() -> None:
+def test_results_of_parallel_calls_stay_in_their_message() -> None:
     """slime issue 2263: two consecutive tool results were rendered as two user turns."""
     call = {"function": {"name": "look", "arguments": "{}"}}
     turns, _ = parse_turns(
@@ -140,24 +142,15 @@ def test_results_of_parallel_calls_are_one_turn_as_served() -> None:
             {"role": "assistant", "content": "done"},
         ]
     )
-    assert len(turns) == 2
-    both = turns[1].observation
-    assert "contents of a" in both.text and "contents of b" in both.text
-    renderer = compact_renderer()
-    call_turns = tuple(
-        Turn(turn.observation, turn.text, action)
-        for turn, action in zip(turns, (Action("file", "look"), Action("user", "finish")), strict=True)
-    )
-    trajectory = Trajectory("x", "t", "a@1", call_turns, Observation(""), "finished", "rendered")
-    (row,) = rendered_rows(trajectory, renderer)
-    served = (
-        *renderer.open(call_turns[0].observation),
-        *renderer.write(Action("file", "look")),
-        *renderer.extend(both),
-    )
-    assert row.token_ids[: row.spans[1].start] == served
-    opened = [token for token in row.token_ids if token == renderer.extend(Observation(""))[0]]
-    assert len(opened) == 1
+    assert [(turn.observation.text, turn.call) for turn in turns] == [
+        ("compare a and b", 0),
+        ("contents of a", 1),
+        ("contents of b", 0),
+    ]
+    trajectory = Trajectory("x", "t", "a@1", turns, Observation(""), "finished", "rendered")
+    with pytest.raises(RecordError, match="writes one call per message, got 2"):
+        rendered_rows(trajectory, compact_renderer())
+    # a template that holds several calls: tests/models/test_several_calls.py
 
 
 def compact_renderer() -> CompactRenderer:

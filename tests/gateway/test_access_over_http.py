@@ -21,6 +21,7 @@ from upturn.pool.access import KeyStore, make_key
 from upturn.pool.calls import calls_of_episode
 from upturn.records import ApiKey, Role
 
+OPEN = AccessConfig()
 CHAT = {"model": "default", "messages": [{"role": "user", "content": "hello"}]}
 
 
@@ -42,7 +43,7 @@ def add_key(pool: Pool, tenant: str, *roles: Role) -> str:
 @asynccontextmanager
 async def gateway(
     pool: Pool,
-    access: AccessConfig = AccessConfig(),
+    access: AccessConfig = OPEN,
     routes: Sequence[RouteConfig] = (),
 ) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, GatewayMetrics]]:
     settings = GatewayConfig(routes=tuple(routes))

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from upturn.agents import EndpointAgent, Recorder, Reply
+from upturn.dialects import Message, ModelAnswer, ModelRequest, Sampling, Text, TokenUsage, ToolDefinition
 from upturn.errors import ModelError
-from upturn.models import ChatEndpoint, Completion, GenerationRequest, Message
+from upturn.models import ChatEndpoint, GenerationRequest, RetryPolicy, ToolsRefusedError
 from upturn.records import Action, Observation, Turn, Usage
 
 ANSWER = {
@@ -62,19 +63,25 @@ def serving(*script: tuple[int, Any, dict[str, str]]) -> Iterator[Server]:
         server.server_close()
 
 
-def complete(url: str, waits: list[float] | None = None, **settings: Any) -> Completion:
+HI = ModelRequest("", (Message("user", (Text("Hi"),)),), sampling=Sampling(9, 0.5))
+
+
+def complete(
+    url: str, waits: list[float] | None = None, *, api_key: str = "", request: ModelRequest = HI, **policy: Any
+) -> ModelAnswer:
     async def sleep(seconds: float) -> None:
         if waits is not None:
             waits.append(seconds)
 
-    endpoint = ChatEndpoint(url, "m", sleep=sleep, **settings)
-    return asyncio.run(endpoint.complete([Message("user", "Hi")], temperature=0.5, max_tokens=9))
+    endpoint = ChatEndpoint(url, "m", api_key=api_key, retry=RetryPolicy(**policy, sleep=sleep))
+    return asyncio.run(endpoint.answer(request))
 
 
 def test_a_chat_is_sent_and_its_answer_parsed() -> None:
     with serving((200, ANSWER, {})) as server:
         completion = complete(f"{server.url}/", api_key="secret")
-    assert completion == Completion("Let me see.\nmail.list folder=in", 11, 7, "m-2026")
+    text = Text("Let me see.\nmail.list folder=in")
+    assert completion == ModelAnswer("", "m-2026", (text,), "stop", TokenUsage(11, 7))
     ((path, headers, body),) = server.requests
     assert path == "/v1/chat/completions"
     assert headers["authorization"] == "Bearer secret"
@@ -88,7 +95,7 @@ def test_a_chat_is_sent_and_its_answer_parsed() -> None:
 
 def test_no_key_sends_no_authorization_and_missing_counts_are_zero() -> None:
     with serving((200, {"choices": [{"message": {"content": None}}]}, {})) as server:
-        assert complete(server.url) == Completion("", 0, 0, "")
+        assert complete(server.url) == ModelAnswer("", "", (), "stop", TokenUsage())
     assert "authorization" not in server.requests[0][1]
 
 
@@ -97,7 +104,7 @@ def test_transient_errors_are_retried_with_growing_waits() -> None:
     with serving(
         (503, "busy", {}), (429, "slow down", {"retry-after": "7"}), (500, "", {}), (200, ANSWER, {})
     ) as server:
-        assert complete(server.url, waits, retries=3).prompt_tokens == 11
+        assert complete(server.url, waits, retries=3).usage.input == 11
     assert waits == [0.5, 7.0, 2.0]
 
 
@@ -149,11 +156,13 @@ def test_an_endpoint_agent_parses_the_last_line_that_is_an_action() -> None:
     with serving((200, ANSWER, {})) as server:
         reply = asyncio.run(act(server.url))
     assert reply == Reply(
-        "Let me see.\nmail.list folder=in", Action("mail", "list", {"folder": "in"}), Usage(11, 7)
+        "Let me see.\nmail.list folder=in",
+        Action("mail", "list", {"folder": "in"}, "Let me see."),
+        Usage(11, 7),
     )
     messages = server.requests[0][2]["messages"]
     assert messages[0]["role"] == "system"
-    assert messages[0]["content"].startswith("You have mail.\n\nYou act by writing one action")
+    assert messages[0]["content"].startswith("You have mail.\n\nYou act by writing an action")
     assert [(message["role"], message["content"]) for message in messages[1:]] == [
         ("user", "Do it."),
         ("assistant", "mail.open id=1"),
@@ -164,10 +173,8 @@ def test_an_endpoint_agent_parses_the_last_line_that_is_an_action() -> None:
 @pytest.mark.parametrize("count", [-1, 10**30, 1.5, "many"])
 def test_token_counts_that_overflow_a_record_are_refused(count: Any) -> None:
     answer = {**ANSWER, "usage": {"prompt_tokens": count}}
-    with serving((200, answer, {})) as server:
-        endpoint = ChatEndpoint(server.url, "m")
-        with pytest.raises(ModelError, match="did not answer as a chat endpoint"):
-            asyncio.run(endpoint.complete([Message("user", "hi")], temperature=0.0, max_tokens=5))
+    with serving((200, answer, {})) as server, pytest.raises(ModelError, match="did not answer as a chat endpoint"):
+        complete(server.url)
 
 
 def test_a_call_that_waits_is_trouble_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,13 +183,10 @@ def test_a_call_that_waits_is_trouble_until_it_ends(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("upturn.models.endpoint.monotonic", lambda: now[0])
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        endpoint = ChatEndpoint(url, "m", timeout_seconds=90, retries=0)
+        endpoint = ChatEndpoint(url, "m", retry=RetryPolicy(90, 0))
 
         async def wait() -> list[str]:
-            calls = [
-                asyncio.ensure_future(endpoint.complete([Message("user", "Hi")], temperature=0.5, max_tokens=9))
-                for _ in range(2)
-            ]
+            calls = [asyncio.ensure_future(endpoint.answer(HI)) for _ in range(2)]
             await asyncio.sleep(0)  # the calls begin
             seen = []
             for now[0] in (0.0, 3.0, 12.0):
@@ -207,8 +211,31 @@ def test_a_failed_try_is_trouble_at_once_and_an_answer_ends_it() -> None:
         seen.append(endpoint.trouble(10))
 
     with serving((503, "busy", {}), (200, ANSWER, {})) as server:
-        endpoint = ChatEndpoint(server.url, "m", sleep=sleep)
-        asyncio.run(endpoint.complete([Message("user", "Hi")], temperature=0.5, max_tokens=9))
+        endpoint = ChatEndpoint(server.url, "m", retry=RetryPolicy(sleep=sleep))
+        asyncio.run(endpoint.answer(HI))
     assert len(seen) == 1
     assert seen[0].endswith("agents.retries); the last failed try: HTTP 503: busy")
     assert endpoint.trouble(0) == ""
+
+
+TOOLS = ModelRequest("", HI.messages, (ToolDefinition("mail__list"),))
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, "this model does not support tools"),
+        (404, "No endpoints that support Tool use"),
+        (500, "tools: --jinja"),
+    ],
+)
+def test_a_server_that_refuses_tools_is_named(status: int, body: str) -> None:
+    with serving(*[(status, body, {})] * 2) as server, pytest.raises(ToolsRefusedError, match=f"HTTP {status}"):
+        complete(server.url, request=TOOLS, retries=1)
+
+
+@pytest.mark.parametrize(("request_", "body"), [(HI, "no tools"), (TOOLS, "context too long")])
+def test_other_refusals_are_not_of_tools(request_: ModelRequest, body: str) -> None:
+    with serving((400, body, {})) as server, pytest.raises(ModelError, match="refused model 'm'") as caught:
+        complete(server.url, request=request_)
+    assert not isinstance(caught.value, ToolsRefusedError)

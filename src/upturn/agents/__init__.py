@@ -1,10 +1,12 @@
 """How agents act, and rollouts: agents acting in environments until a trajectory is complete.
 
-Start with ``agent`` (the contract) and ``rollout``; ``build`` makes an agent from its version, ``tool`` and
-``endpoint`` are the agents, ``context`` keeps prompts within a token budget. ``cluster`` and ``ray_workers`` run
-rollouts in other processes. Not here: environments, training data (``upturn.training.data``) and which version gets
-a task (``upturn.loop``).
+Start with ``agent`` (the contract) and ``rollout``; ``build`` makes an agent from its version. The agents are
+``tool``, ``endpoint`` (with ``call_form``) and ``program`` (with ``capture``); ``context`` keeps prompts within a
+token budget. ``cluster`` and ``ray_workers`` run rollouts in other processes. Not here: environments, training data
+(``upturn.training.data``) and which version gets a task (``upturn.loop``).
 """
+
+from typing import TYPE_CHECKING
 
 from upturn.agents.agent import Agent, ModelSession, Reply
 from upturn.agents.branch_point import BranchPoint, branch_points, full_trajectory
@@ -35,10 +37,17 @@ from upturn.agents.rollout import (
     trajectory_id,
 )
 from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
+from upturn.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from upturn.agents.program import Attempt, ProgramAgent
+else:
+    __getattr__ = lazy_names(__name__, {"Attempt": "program", "ProgramAgent": "program"})
 
 __all__ = [
     "Agent",
     "AgentFunction",
+    "Attempt",
     "BranchPoint",
     "CallableAgent",
     "EndpointAgent",
@@ -49,6 +58,7 @@ __all__ = [
     "LostWorker",
     "ModelSession",
     "PausedRollout",
+    "ProgramAgent",
     "RaySettings",
     "RayWorkerPool",
     "Recorder",

@@ -23,6 +23,10 @@ class Reply(NamedTuple):
     """``Turn.refusal``"""
     call: int = 0
     """``Turn.call``"""
+    message: str = ""
+    """``Turn.message``"""
+    cached_tokens: int = 0
+    """Of ``usage.prompt_tokens``: read from the cache of the model's server."""
 
 
 def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
@@ -36,12 +40,20 @@ def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
         raise TypeError(f"an agent must answer with a Reply that has a text, got a {type(reply).__name__}")
     text = recordable_text(reply.text)
     action = None if reply.action is None or text != reply.text else recordable_action(reply.action)
-    return reply._replace(text=text, action=action, refusal=recordable_text(reply.refusal))
+    message = reply.message if recordable_text(reply.message) == reply.message else ""
+    return reply._replace(text=text, action=action, refusal=recordable_text(reply.refusal), message=message)
 
 
 def reply_of(turn: Turn) -> Reply:
     """The reply that the turn records."""
-    return Reply(turn.text, turn.action, repairs=turn.repairs, refusal=turn.refusal, call=turn.call)
+    return Reply(
+        turn.text,
+        turn.action,
+        repairs=turn.repairs,
+        refusal=turn.refusal,
+        call=turn.call,
+        message=turn.message,
+    )
 
 
 class ModelSession(Protocol):
@@ -72,6 +84,9 @@ class ModelSession(Protocol):
 
         All replies but the first are kept for the following turns.
         """
+
+    def defer(self, replies: Sequence[Reply]) -> None:
+        """Keeps replies of a message without tokens for the following turns."""
 
     def pending(self) -> Reply | None:
         """The next reply of the latest output, whose turn this is; None = the model is to be called."""

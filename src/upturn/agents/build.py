@@ -6,16 +6,21 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from upturn.agents.agent import Agent
 from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, prompt_builder
-from upturn.agents.endpoint import EndpointAgent
-from upturn.agents.tool import AgentFunction, CallableAgent, ToolAgent
-from upturn.config import Limits, SamplingSettings, parse_settings
+from upturn.agents.endpoint import EndpointAgent, OfferedTools, ToolUse
+from upturn.agents.tool import CallableAgent, ToolAgent
+from upturn.config import Limits, SamplingSettings, TimeoutConfig, UpstreamConfig, parse_settings
+from upturn.dialects import DIALECTS, DialectName
 from upturn.errors import ConfigError, error_text
-from upturn.models import ChatEndpoint, Renderer
-from upturn.records import AgentKind, AgentVersion, JsonValue
+from upturn.models import ChatEndpoint, Renderer, RetryPolicy
+from upturn.records import AgentKind, AgentVersion, JsonValue, Tool
+
+if TYPE_CHECKING:
+    from upturn.agents.program import Program
+    from upturn.models.upstreams import Endpoint
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
@@ -23,7 +28,16 @@ TIMEOUT_SECONDS, RETRIES = 60.0, 2
 """Of a call to an endpoint: seconds of one try, and further tries."""
 PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
     "local_model": ("temperature", "sampling", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
-    "endpoint": ("temperature", "max_tokens", *CONTEXT_PARAMETERS, "timeout_seconds", "retries"),
+    "endpoint": (
+        "temperature",
+        "max_tokens",
+        *CONTEXT_PARAMETERS,
+        "timeout_seconds",
+        "retries",
+        "dialect",
+        "tools",
+    ),
+    "program": ("dialect", "timeout_seconds", "retries", "import_path", "command"),
     "rule_based": (),
     "callable": (),
 }
@@ -31,10 +45,19 @@ PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
 context budget come together, see ``Budget``."""
 
 
-def build(version: AgentVersion, *, limits: Limits, renderer: Renderer | None = None, api_key: str = "") -> Agent:
+def build(
+    version: AgentVersion,
+    *,
+    limits: Limits,
+    renderer: Renderer | None = None,
+    api_key: str = "",
+    tools: Sequence[Tool] = (),
+    note: Callable[[str], None] = lambda _: None,
+) -> Agent:
     """The agent of a version. Raises ConfigError with every problem of the version.
 
-    ``renderer``: for a ``local_model``; other kinds need none. ``api_key``: for an endpoint.
+    ``renderer``: for a ``local_model``; other kinds need none. For an endpoint: ``api_key``; ``tools`` of the
+    environment, which a renderer has already; ``note``: gets a sentence where the model cannot have them as such.
     """
     problems = _problems(version, renderer)
     if problems:
@@ -53,15 +76,24 @@ def build(version: AgentVersion, *, limits: Limits, renderer: Renderer | None = 
                     ChatEndpoint(
                         version.model,
                         version.model_name,
+                        dialect=_dialect(version),
                         api_key=api_key,
-                        timeout_seconds=_number(version, "timeout_seconds", TIMEOUT_SECONDS),
-                        retries=int(_number(version, "retries", RETRIES)),
+                        retry=RetryPolicy(
+                            _number(version, "timeout_seconds", TIMEOUT_SECONDS),
+                            int(_number(version, "retries", RETRIES)),
+                        ),
                     ),
                     prompt=version.prompt,
                     temperature=temperature(version),
                     max_tokens=agent_limits.max_action_tokens,
                     context=context,
+                    offered=OfferedTools(tools, _tool_use(version), note),
                 )
+        case "program":
+            from upturn.agents.program import ProgramAgent  # loads the client and server of its calls
+
+            with _named_errors(version):
+                return ProgramAgent(_program(version), _upstream(version, api_key), tools)
         case _:
             assert_never(version.kind)
 
@@ -118,6 +150,23 @@ def precision(version: AgentVersion) -> Literal["float32", "bfloat16"]:
             )
 
 
+def _dialect(version: AgentVersion) -> DialectName:
+    match version.parameters.get("dialect", "chat"):
+        case "chat" | "responses" | "messages" as name:
+            return name
+        case unsupported:
+            known = ", ".join(DIALECTS)
+            raise ConfigError([f"dialect must be one of {known}, got {unsupported!r}"])
+
+
+def _tool_use(version: AgentVersion) -> ToolUse:
+    match version.parameters.get("tools", "auto"):
+        case "auto" | "native" | "text" as supported:
+            return supported
+        case unsupported:
+            raise ConfigError([f"tools must be 'auto', 'native' or 'text', got {unsupported!r}"])
+
+
 def _number(version: AgentVersion, name: str, default: float) -> float:
     value = version.parameters.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -125,8 +174,40 @@ def _number(version: AgentVersion, name: str, default: float) -> float:
     return value
 
 
-def load_function(path: str) -> AgentFunction:
-    """The function at ``package.module:name``; raises ConfigError when there is none."""
+def _program(version: AgentVersion) -> "Program | Sequence[str]":
+    """Raises ConfigError unless the version has either a function or a command."""
+    match version.parameters.get("import_path"), version.parameters.get("command"):
+        case str() as path, None:
+            program: Callable[..., Any] = load_function(path, "attempt")
+            return program
+        case None, [_, *_] as command if all(isinstance(part, str) for part in command):
+            return [str(part) for part in command]
+        case path, command:
+            raise ConfigError(
+                [
+                    "a program is either import_path = 'package.module:function' or command = [name, argument, …], "
+                    f"got import_path = {path!r} and command = {command!r}"
+                ]
+            )
+
+
+def _upstream(version: AgentVersion, api_key: str) -> "Endpoint":
+    """Where a program's calls go."""
+    from upturn.models.upstreams import Endpoint
+
+    seconds = _number(version, "timeout_seconds", TIMEOUT_SECONDS)
+    timeouts = TimeoutConfig(*(min(seconds, limit) for limit in (5.0, seconds, seconds, seconds)))
+    retries = int(_number(version, "retries", RETRIES))
+    settings = UpstreamConfig(dialect=_dialect(version), timeouts=timeouts, retries=retries)
+    return Endpoint(version.model, version.model_name, settings, api_key)
+
+
+def load_function(path: str, *arguments: str) -> Callable[..., Any]:
+    """The function at ``package.module:name``; raises ConfigError when there is none.
+
+    ``arguments``: that it is called with; none = those of an ``AgentFunction``.
+    """
+    arguments = arguments or ("instruction", "turns", "observation")
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
         raise ConfigError([f"an agent function is named 'package.module:function', got {path!r}"])
@@ -145,11 +226,9 @@ def load_function(path: str) -> AgentFunction:
         raise ConfigError([f"{module_name!r} has no {name!r}: {exc}"]) from exc
     if not callable(target):
         raise ConfigError([f"{path!r} is not a function, it is {target!r}"])
-    if inspect.isclass(target) or not _accepts_three_arguments(target):
-        raise ConfigError(
-            [f"{path!r} cannot be called as function(instruction, turns, observation); name one that can"]
-        )
-    function: AgentFunction = target
+    if inspect.isclass(target) or not _accepts(target, len(arguments)):
+        raise ConfigError([f"{path!r} cannot be called as function({', '.join(arguments)}); name one that can"])
+    function: Callable[..., Any] = target
     return function
 
 
@@ -161,10 +240,10 @@ def _location(exc: BaseException) -> str:
     return f" ({frame.filename}, line {frame.lineno})"
 
 
-def _accepts_three_arguments(function: Callable[..., object]) -> bool:
-    """False when the function certainly cannot be called with three arguments."""
+def _accepts(function: Callable[..., object], count: int) -> bool:
+    """False when the function certainly cannot be called with so many arguments."""
     try:
-        inspect.signature(function).bind(None, None, None)
+        inspect.signature(function).bind(*(None,) * count)
     except TypeError:
         return False
     except ValueError:  # some built-in functions have no signature
@@ -202,6 +281,6 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
         problems.append(f"a prompt has no effect on kind {version.kind!r}")
     if version.kind == "local_model" and renderer is None:
         problems.append("a local model needs the renderer of its tokenizer")
-    if version.kind == "endpoint" and not version.model_name:
-        problems.append("an endpoint needs model_name, the model's name there")
+    if version.kind in {"endpoint", "program"} and not version.model_name:
+        problems.append(f"kind {version.kind!r} needs model_name, the model's name at its endpoint")
     return problems

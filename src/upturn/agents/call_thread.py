@@ -2,7 +2,8 @@
 
 import asyncio
 import ctypes
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
@@ -67,3 +68,43 @@ def _result_of(call: Callable[[], object]) -> _Result:
         return call(), None
     except BaseException as exc:  # noqa: BLE001  passed on to the caller
         return None, exc
+
+
+async def call_function(function: Callable[..., ResultT | Awaitable[ResultT]], *arguments: object) -> ResultT:
+    """The answer of an agent's function: an async one is called on the event loop, any other in its own thread.
+
+    A call abandoned by a cancelled caller is interrupted. Raises what the function raises; RuntimeError for
+    exceptions that would end more than this rollout, such as SystemExit.
+    """
+    call = getattr(type(function), "__call__", None)  # noqa: B004  an object's may be async too
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+    try:
+        if is_async:
+            answer = function(*arguments)
+        else:
+            answer = await _in_thread(lambda: function(*arguments))
+        return await answer if inspect.isawaitable(answer) else answer
+    except (SystemExit, asyncio.CancelledError) as exc:
+        task = asyncio.current_task()
+        if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise RuntimeError(f"the agent function raised {type(exc).__name__}") from exc
+
+
+async def _in_thread(call: Callable[[], ResultT]) -> ResultT:
+    def guarded() -> ResultT:
+        try:
+            return call()
+        except Exception:
+            raise
+        except BaseException as exc:  # SystemExit, for one, would end more than this rollout
+            raise RuntimeError(f"the agent function raised {type(exc).__name__}") from exc
+
+    thread = CallThread("upturn-agent")
+    try:
+        return await thread.run(guarded)
+    except asyncio.CancelledError:
+        thread.interrupt()
+        raise
+    finally:
+        thread.end()

@@ -1,30 +1,42 @@
-"""An agent with a model behind a chat endpoint. Its trajectories are recorded, but it is not trained."""
+"""An agent with a model behind an endpoint. Its trajectories are recorded, but it is not trained."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from upturn.agents.agent import ModelSession, Reply
-from upturn.agents.context import Budget, ContextWindow, check_room, observation_text
+from upturn.agents.call_form import CallForm, NativeForm, TextForm
+from upturn.agents.context import Budget, ContextWindow, check_room
 from upturn.agents.recorder import LimitReachedError
-from upturn.environments import read_action
-from upturn.models import ChatEndpoint, Message, read_call
-from upturn.records import Action, Observation, Turn, Usage
+from upturn.dialects import ModelRequest, Sampling
+from upturn.errors import ConfigError
+from upturn.models import ChatEndpoint, ToolsRefusedError
+from upturn.records import Observation, Tool, Turn, Usage
 
-GRAMMAR = (
-    "You act by writing one action as the last line of your answer: target.operation key=value; key=value\n"
-    "For example: mail.move id=m27; folder=archive\n"
-    "An action without parameters is just target.operation. Escape ; = and line breaks (\\n) in values with a "
-    "backslash; join lists with commas. You then see what happened, and act again until you are done."
-)
-"""Always part of the system message; the agent version's prompt lists the actions."""
 _BYTES_A_TOKEN = 3
 """English prose has about four bytes a token, tables and code about three; characters of other scripts have two or
 three bytes and rarely take more than a token."""
 _MESSAGE_TOKENS = 6
 """Tokens around a message: four to six in the chat templates of open models."""
+ToolUse = Literal["auto", "native", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTools:
+    """The environment's tools and how an endpoint agent offers them."""
+
+    tools: Sequence[Tool] = ()
+    """Empty = the environment describes none."""
+    use: ToolUse = "auto"
+    """``native``: as tool definitions. ``text``: in the prompt, with actions as text. ``auto``: as definitions, and
+    in the prompt once the server refuses them; in the prompt where there are no tools."""
+    note: Callable[[str], None] = lambda _: None
+    """Gets a sentence when ``auto`` goes over to text."""
 
 
 class EndpointAgent:
-    """Sends the conversation, in full or within a budget, and takes the last line that parses as an action."""
+    """Sends the conversation, in full or within a budget, with the tools; answers with the calls of the model."""
 
     def __init__(
         self,
@@ -34,57 +46,90 @@ class EndpointAgent:
         temperature: float,
         max_tokens: int,
         context: Budget | None = None,
+        offered: OfferedTools = OfferedTools(),
     ) -> None:
-        """``context``: None = the full conversation. Raises ConfigError for a budget that leaves no room."""
-        self._endpoint = endpoint
-        self._system = f"{prompt}\n\n{GRAMMAR}" if prompt else GRAMMAR
+        """``context``: None = the full conversation.
+
+        Raises ConfigError for a budget that leaves no room, and for native calls without tools.
+        """
+        if offered.use == "native" and not offered.tools:
+            raise ConfigError(["tools = 'native' has no effect: the environment describes no tools; leave it out"])
+        self._endpoint, self._prompt, self._offered, self._context = endpoint, prompt, offered, context
         self._temperature = temperature
         self._max_tokens = max_tokens
-        self._window = None
-        if context is not None:
-            self._window = ContextWindow(context, estimated_tokens, 2 * _MESSAGE_TOKENS, max_tokens)
-            check_room(self._window, self._opening(""))
+        self._has_called = False
+        """Whether the server has answered a request with tools."""
+        self._adopt(is_native=bool(offered.tools) and offered.use != "text")
+
+    def _adopt(self, *, is_native: bool) -> None:
+        """From now on, conversations have this form."""
+        endpoint, tools = self._endpoint, self._offered.tools
+        form: CallForm = TextForm(self._prompt, tools)
+        if is_native:
+            form = NativeForm(self._prompt, tools, dialect=endpoint.dialect, model=endpoint.model)
+        window = None
+        if self._context is not None:
+            window = ContextWindow(self._context, estimated_tokens, 2 * _MESSAGE_TOKENS, self._max_tokens)
+            check_room(window, _opening(form, ""))
+        self._form, self._window = form, window
 
     def trouble(self, seconds: float) -> str:
         """A sentence if the endpoint has not answered for so many seconds or failed; otherwise empty."""
         return self._endpoint.trouble(seconds)
 
-    async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
-        """One call. Raises LimitReachedError where not even the latest turn fits into the budget."""
+    async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
+        """One call, or a further action of the latest answer.
+
+        Raises LimitReachedError where not even the latest turn fits into the budget.
+        """
+        pending = model.pending()
+        if pending is not None:
+            return pending
+        try:
+            replies = await self._ask(turns, observation)
+        except ToolsRefusedError as exc:
+            if self._offered.use == "native" or self._has_called:
+                raise
+            if self._form.definitions:
+                self._offered.note(f"the model gets its tools as text (agents.tools): {exc}")
+                self._adopt(is_native=False)
+            replies = await self._ask(turns, observation)
+        model.defer(replies[1:])
+        return replies[0]
+
+    async def _ask(self, turns: Sequence[Turn], observation: Observation) -> list[Reply]:
+        form = self._form
         turns, observation = self._within_budget(turns, observation)
-        messages = [Message("system", self._system)]
-        for turn in turns:
-            messages.append(Message("user", observation_text(turn.observation)))
-            messages.append(Message("assistant", turn.text))
-        messages.append(Message("user", observation_text(observation)))
-        completion = await self._endpoint.complete(
-            messages, temperature=self._temperature, max_tokens=self._max_tokens
-        )
-        usage = Usage(completion.prompt_tokens, completion.written_tokens)
-        return Reply(completion.text, _last_action(completion.text), usage)
+        sampling = Sampling(max_tokens=self._max_tokens, temperature=self._temperature)
+        request = ModelRequest("", form.messages(turns, observation), form.definitions, sampling=sampling)
+        answer = await self._endpoint.answer(request)
+        self._has_called = self._has_called or bool(form.definitions)
+        first, *later = form.replies(answer)
+        counts = answer.usage
+        usage = Usage(counts.input, counts.output)
+        return [first._replace(usage=usage, cached_tokens=counts.cached_input), *later]
 
     def _within_budget(self, turns: Sequence[Turn], observation: Observation) -> tuple[Sequence[Turn], Observation]:
         if self._window is None:
             return turns, observation
         if turns:
-            view = self._window.replay(turns, observation, opening=self._opening(turns[0].observation.text))
+            opening = _opening(self._form, turns[0].observation.text)
+            view = self._window.replay(turns, observation, opening=opening)
             return view.turns, view.observation
-        if self._window.is_over(self._opening(observation.text)):
+        if self._window.is_over(_opening(self._form, observation.text)):
             raise LimitReachedError
         return turns, observation
 
-    def _opening(self, instruction: str) -> int:
-        return estimated_tokens(self._system) + estimated_tokens(instruction) + 2 * _MESSAGE_TOKENS
+
+def _opening(form: CallForm, instruction: str) -> int:
+    """Tokens of the system message, the tools and the instruction."""
+    tools = "".join(
+        json.dumps([tool.name, tool.description, dict(tool.parameters)], ensure_ascii=False)
+        for tool in form.definitions
+    )
+    return sum(map(estimated_tokens, (form.system, tools, instruction))) + 2 * _MESSAGE_TOKENS
 
 
 def estimated_tokens(text: str) -> int:
     """An upper estimate of a text's tokens, for most texts: an endpoint's tokenizer is unknown."""
     return -(-len(text.encode(errors="surrogatepass")) // _BYTES_A_TOKEN)
-
-
-def _last_action(text: str) -> Action | None:
-    for line in reversed(text.splitlines()):
-        action = read_call(line.strip().strip("`"))
-        if action is not None:
-            return action
-    return read_action(text)

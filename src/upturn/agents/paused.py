@@ -71,6 +71,8 @@ class PausedRollout:
     """Tokens of other models than the rollout's, and seconds so far."""
     model_version: str
     """Hash of the weights that wrote the latest token; empty = there is none."""
+    cached_tokens: int = 0
+    """As in ``Trajectory``."""
 
 
 @dataclass

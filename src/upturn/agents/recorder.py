@@ -174,6 +174,10 @@ class Recorder:
         ]
         self._pending = list(replies[1:])
 
+    def defer(self, replies: Sequence[Reply]) -> None:
+        """The replies are pending: the further calls of a message whose tokens are not known."""
+        self._pending = list(replies)
+
     def pending(self) -> Reply | None:
         """The next pending reply, which is then taken; None = there is none."""
         return self._pending.pop(0) if self._pending else None

@@ -257,7 +257,7 @@ class _Run:
         self.state_hash = ""
         self.potential: float | None = None
         self.final_state: dict[str, JsonValue] = {}
-        self.external_usage = Usage()
+        self.external_usage, self.cached_tokens = Usage(), 0
         self.is_continued = False
         """Whether the state of the paused rollout has been restored."""
         self.error = ""
@@ -333,7 +333,7 @@ class _Run:
         )
         await self._enter(start, environment)
         self.recorder.restore(paused)
-        self.external_usage = replace(paused.usage, seconds=0.0)
+        self.external_usage, self.cached_tokens = replace(paused.usage, seconds=0.0), paused.cached_tokens
 
     def _is_paused(self) -> bool:
         return self.pause is not None and self.pause.is_set
@@ -359,6 +359,7 @@ class _Run:
             recorder.unfinished_calls(),
             replace(usage, seconds=self.setting.clock() - self.started),
             recorder.version,
+            self.cached_tokens,
         )
 
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
@@ -381,6 +382,7 @@ class _Run:
             self.external_usage.prompt_tokens + reply.usage.prompt_tokens,
             self.external_usage.written_tokens + reply.usage.written_tokens,
         )
+        self.cached_tokens += reply.cached_tokens
         action = executed_action(reply.action, reply.refusal)
         observation, state_hash, potential = self.observation, self.state_hash, self.potential
         turn = Turn(
@@ -392,6 +394,7 @@ class _Run:
             call=reply.call,
             repairs=reply.repairs,
             refusal=reply.refusal,
+            message=reply.message,
         )
         try:
             return self._finish_turn(turn, await self._call(lambda: environment.step(action)))
@@ -449,6 +452,7 @@ class _Run:
             dropped_calls=self.recorder.dropped_calls,
             error=self.error,
             sampling=self.setting.sampling.as_parameters() if is_sampled else {},
+            cached_tokens=self.cached_tokens,
         )
 
 

@@ -1,12 +1,10 @@
 """Agents that write one action a turn: a model behind a renderer, or any Python function."""
 
-import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from upturn.agents.agent import ModelSession, Reply
-from upturn.agents.call_thread import CallThread
+from upturn.agents.call_thread import call_function
 from upturn.agents.context import Budget, prompt_builder
 from upturn.config import Limits
 from upturn.environments import MAX_ACTION_LENGTH, action_text, read_action
@@ -71,43 +69,13 @@ class CallableAgent:
 
     def __init__(self, function: AgentFunction) -> None:
         self._function = function
-        call = getattr(type(function), "__call__", None)  # noqa: B004  an object's may be async too
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:  # noqa: ARG002
         """The function's answer; text that is not a call has no action."""
         instruction = turns[0].observation.text if turns else observation.text
-        try:
-            answer = await self._answer(instruction, turns, observation)
-        except (SystemExit, asyncio.CancelledError) as exc:
-            task = asyncio.current_task()
-            if isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise
-            raise RuntimeError(f"the agent function raised {type(exc).__name__}") from exc
+        answer = await call_function(self._function, instruction, turns, observation)
         if isinstance(answer, Action):
             return Reply(action_text(answer), answer)
         if isinstance(answer, str):
             return Reply(answer, read_action(answer) if len(answer) <= MAX_ACTION_LENGTH else None)
         raise TypeError(f"an agent function must return an Action or a str, got a {type(answer).__name__}")
-
-    async def _answer(self, instruction: str, turns: Sequence[Turn], observation: Observation) -> Answer:
-        def call() -> Answer | Awaitable[Answer]:
-            try:
-                return self._function(instruction, turns, observation)
-            except Exception:
-                raise
-            except BaseException as exc:  # SystemExit, for one, would end more than this rollout
-                raise RuntimeError(f"the agent function raised {type(exc).__name__}") from exc
-
-        if self._is_async:
-            answer = self._function(instruction, turns, observation)
-        else:
-            thread = CallThread("upturn-agent")
-            try:
-                answer = await thread.run(call)
-            except asyncio.CancelledError:
-                thread.interrupt()
-                raise
-            finally:
-                thread.end()
-        return await answer if inspect.isawaitable(answer) else answer

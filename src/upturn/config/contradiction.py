@@ -26,6 +26,17 @@ _SETTINGS_BY_KIND = {
         "context",
         "timeout_seconds",
         "retries",
+        "tools",
+        "upstream",
+    },
+    "program": {
+        "model",
+        "url",
+        "import_path",
+        "command",
+        "api_key_env",
+        "timeout_seconds",
+        "retries",
         "upstream",
     },
     "callable": {"import_path"},
@@ -34,6 +45,7 @@ _SETTINGS_BY_KIND = {
 _REQUIRED_BY_KIND = {
     "local_model": ("model",),
     "endpoint": ("url", "model"),
+    "program": ("url", "model"),
     "callable": ("import_path",),
     "rule_based": ("import_path",),
 }
@@ -102,6 +114,9 @@ def _agent(agent: AgentConfig, prefix: str) -> Iterator[Contradiction]:
     for name in _REQUIRED_BY_KIND[agent.kind]:
         if not getattr(agent, name):
             yield Contradiction((f"{prefix}.{name}", f"{prefix}.kind"), f"{kind} needs {prefix}.{name}; set it")
+    if agent.kind == "program" and bool(agent.command) == bool(agent.import_path):
+        settings = (f"{prefix}.import_path", f"{prefix}.command")
+        yield Contradiction(settings, f"{kind} needs either {' or '.join(settings)}; set one of them")
     unused = set().union(*_SETTINGS_BY_KIND.values()) - _SETTINGS_BY_KIND[agent.kind]
     yield from _without_effect(agent, prefix, f"{prefix}.kind", f"with {kind}; remove one of them", names=unused)
 

@@ -131,16 +131,17 @@ class AgentSource(Settings):
 
     name: Name
     """Name of the agent in decisions and reports."""
-    kind: Literal["local_model", "rule_based", "callable", "endpoint"]
+    kind: Literal["local_model", "rule_based", "callable", "endpoint", "program"]
     """``local_model``: weights that Upturn runs and trains. ``rule_based``, ``callable``: Python code.
-    ``endpoint``: any OpenAI-compatible server; routed and recorded, not trained."""
+    ``endpoint``: any OpenAI-compatible server; routed and recorded, not trained. ``program``: your own function or
+    command, which calls a model at an endpoint; acts in environments, recorded, not trained."""
     model: FilePath = ""
     """For local_model: ``nano`` (ships with Upturn), a folder, or a Hugging Face name such as
-    ``Qwen/Qwen2.5-0.5B-Instruct`` (docs/models.md). For endpoint: the model's name on the server."""
+    ``Qwen/Qwen2.5-0.5B-Instruct`` (docs/models.md). For endpoint and program: the model's name on the server."""
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
-    """For endpoint: base URL, such as ``http://localhost:8000/v1``."""
+    """For endpoint and program: base URL, such as ``http://localhost:8000/v1``."""
     import_path: ImportPath = ""
-    """For rule_based and callable: ``module:attribute`` of the Python function."""
+    """For rule_based, callable and program: ``module:attribute`` of the Python function."""
 
 
 @settings
@@ -159,12 +160,18 @@ class AgentConfig(AgentSource):
     weights: Literal["float32", "bfloat16"] = "float32"
     """For local_model: data type of the weights in memory. ``bfloat16`` needs half of the memory; the agent can
     only be trained with ``optimiser.precision = "bfloat16_weights"``."""
+    command: tuple[str, ...] = ()
+    """For program: the command with its arguments, in place of a function."""
     api_key_env: str = ""
-    """For endpoint: name of the environment variable with the API key. Empty = no key is sent."""
+    """For endpoint and program: name of the environment variable with the API key. Empty = no key is sent."""
     timeout_seconds: Positive | None = None
-    """For endpoint: seconds that one try of a call may take. Unset = 60."""
+    """For endpoint and program: seconds that one try of a call may take. Unset = 60."""
     retries: WholeNumber | None = None
-    """For endpoint: further tries after a timeout or a transient failure. Unset = 2."""
+    """For endpoint and program: further tries after a timeout or a transient failure. Unset = 2."""
+    tools: Literal["auto", "native", "text"] = "auto"
+    """For endpoint: how the model gets the environment's tools. ``native``: as tool definitions, which it calls.
+    ``text``: in the system prompt, with its actions as text. ``auto``: ``native`` as long as the environment
+    describes tools and the server does not refuse them, otherwise ``text``."""
     environments: tuple[str, ...] = ()
     """Environments that the agent can act in. Empty = any."""
     load_cap: Count | None = None

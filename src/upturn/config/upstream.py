@@ -32,7 +32,7 @@ class UpstreamConfig(Settings):
 
     dialect: Literal["chat", "responses", "messages"] = "chat"
     """Form of the server's API: OpenAI's chat completions or Responses, or Anthropic's Messages. Calls of clients
-    with the same form are passed through."""
+    with the same form are passed through. It holds in environments as well."""
     tokens: Literal["none", "vllm"] = "none"
     """Whether token ids and log-probs are asked for, which training needs. ``vllm``: with ``return_token_ids``."""
     timeouts: TimeoutConfig = TimeoutConfig()

@@ -156,8 +156,12 @@ class Usage(Wire):
         return TokenUsage(self.prompt_tokens, self.completion_tokens, cached or 0, reasoning or 0)
 
 
+class _AnswerMessage(_Message):
+    role: Literal["assistant"] = "assistant"
+
+
 class _Choice(Wire):
-    message: _Message
+    message: _AnswerMessage
     finish_reason: str | None = None
 
 
@@ -325,6 +329,8 @@ def _write_tool(tool: ToolDefinition) -> Json:
 
 def _write_message(message: Message) -> list[JsonValue]:
     """One line, or one for each result."""
+    if message.lines:
+        return list(message.lines)
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     if results:
         return [
@@ -372,8 +378,15 @@ def read_answer(body: bytes) -> ModelAnswer:
     calls = any(isinstance(part, ToolCall) for part in message.parts)
     finish = FINISH.get(choice.finish_reason or "stop", "stop")
     usage = wire.usage.counted() if wire.usage else TokenUsage()
+    sent = choice.message.model_dump(mode="json", exclude_none=True)
+    line = {name: value for name, value in sent.items() if value != []}
     return ModelAnswer(
-        wire.id, wire.model, message.parts, "tool_calls" if calls and finish == "stop" else finish, usage
+        wire.id,
+        wire.model,
+        message.parts,
+        "tool_calls" if calls and finish == "stop" else finish,
+        usage,
+        ({"content": None, **line, "role": "assistant"},),
     )
 
 

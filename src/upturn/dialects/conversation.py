@@ -73,6 +73,9 @@ class Message:
 
     role: Role
     parts: tuple[Part, ...]
+    lines: tuple[JsonValue, ...] = field(default=(), compare=False)
+    """For ``assistant``: ``ModelAnswer.lines`` of an earlier answer in the dialect that the request is written in;
+    they are written in place of the parts. Empty = the parts are written."""
 
 
 @record
@@ -179,6 +182,9 @@ class ModelAnswer:
     """Texts, thoughts and calls in the order in which they were written."""
     finish: FinishReason
     usage: TokenUsage = TokenUsage()
+    lines: tuple[JsonValue, ...] = field(default=(), compare=False)
+    """The answer as later requests in its dialect repeat it: a message, items or blocks with all their fields, such
+    as signatures of thoughts. Empty = it was not read from a server."""
 
 
 @record

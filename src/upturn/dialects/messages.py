@@ -302,7 +302,7 @@ def _write_messages(request: ModelRequest) -> list[JsonValue]:
         if message.role == "system":
             continue
         role = "user" if message.role == "tool" else message.role
-        blocks = [write_part(part) for part in message.parts]
+        blocks = list(message.lines) or [write_part(part) for part in message.parts]
         if lines and lines[-1][0] == role:
             lines[-1][1].extend(blocks)
         else:
@@ -357,7 +357,9 @@ def read_answer(body: bytes) -> ModelAnswer:
         parts = tuple(read_block(block, f"content.{index}") for index, block in enumerate(wire.content))
     except (ValidationError, RequestError) as exc:
         raise ModelError(f"not an Anthropic message: {body[:300]!r}") from exc
-    return ModelAnswer(wire.id, wire.model, parts, FINISH.get(wire.stop_reason or "", "stop"), wire.usage.counted())
+    blocks = tuple(block.model_dump(mode="json", exclude_none=True) for block in wire.content)
+    finish = FINISH.get(wire.stop_reason or "", "stop")
+    return ModelAnswer(wire.id, wire.model, parts, finish, wire.usage.counted(), blocks)
 
 
 def write_answer(answer: ModelAnswer, request: ModelRequest) -> Json:  # noqa: ARG001  as in the protocol

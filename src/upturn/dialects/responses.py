@@ -308,6 +308,8 @@ def _write_message(message: Message) -> list[JsonValue]:
             for part in message.parts
             if isinstance(part, ToolResult)
         ]
+    if message.lines:
+        return list(message.lines)
     if message.role == "assistant":
         return write_items(message.parts, "")
     content = [_write_input(part) for part in message.parts if isinstance(part, Text | Image)]
@@ -373,10 +375,14 @@ def read_answer(body: bytes) -> ModelAnswer:
         if wire.status in (None, "failed", "cancelled"):
             message = "it has no status" if wire.error is None else wire.error.message
             raise ModelError(f"the response failed: {message}")
-        parts = [part for index, item in enumerate(wire.output) for part in read_output(item, f"output.{index}")]
+        read = [read_output(item, f"output.{index}") for index, item in enumerate(wire.output)]
     except (ValidationError, RequestError) as exc:
         raise ModelError(f"not a response: {body[:300]!r}") from exc
-    return ModelAnswer(wire.id, wire.model, tuple(parts), wire.finish(), wire.counted())
+    # without content, only the provider could look up what an item's id stands for
+    items = [item for item, parts in zip(wire.output, read, strict=True) if parts]
+    lines = tuple(item.model_dump(mode="json", exclude_none=True) for item in items)
+    parts = tuple(part for item in read for part in item)
+    return ModelAnswer(wire.id, wire.model, parts, wire.finish(), wire.counted(), lines)
 
 
 def write_answer(answer: ModelAnswer, request: ModelRequest) -> Json:

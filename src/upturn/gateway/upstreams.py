@@ -71,6 +71,10 @@ class Upstreams:
                 return self._local(version)
             case "callable" | "rule_based":
                 return FunctionUpstream(answering(load_function(version.model)), version.id)
+            case "program":
+                raise LookupError(
+                    f"agent version {version.id!r} is a program, which answers tasks and no model calls"
+                )
 
     def _endpoint(self, version: AgentVersion, agent: AgentConfig | None) -> Upstream:
         settings = UpstreamConfig() if agent is None else agent.upstream

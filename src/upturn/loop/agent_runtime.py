@@ -204,7 +204,14 @@ class AgentRuntime:
         if renderer is not None:
             self._check_context(version, renderer)
         api_key = self._api_keys.get(version.agent, "")
-        agent = build(version, limits=self.limits, renderer=renderer, api_key=api_key)
+        agent = build(
+            version,
+            limits=self.limits,
+            renderer=renderer,
+            api_key=api_key,
+            tools=tools_of(self.kit),
+            note=lambda text: self._note(f"agent {version.id!r}: {text}"),
+        )
         self._loaded[version.id] = _LoadedAgent(agent, engine, renderer)
 
     def _check_context(self, version: AgentVersion, renderer: Renderer) -> None:

@@ -6,11 +6,22 @@ agent uses them (``upturn.agents``) and training. Start with ``model``, then ``r
 """
 
 from upturn.models.call import read_call, value_text, write_call
-from upturn.models.calls import JSON, CallSchema, repaired
+from upturn.models.calls import (
+    JSON,
+    PLAIN_NAME,
+    Call,
+    CallSchema,
+    FunctionNames,
+    Reading,
+    Refusal,
+    read_free_text,
+    read_native_call,
+    repaired,
+)
 from upturn.models.chat_template import ChatRenderer
 from upturn.models.checker import RendererReport, check_renderer
 from upturn.models.device import available_devices, choose_device, describe_device
-from upturn.models.endpoint import ChatEndpoint, Completion, Message
+from upturn.models.endpoint import ChatEndpoint, ToolsRefusedError
 from upturn.models.engine_protocol import WeightsForm
 from upturn.models.local import LocalModel, Precision, find_folder, local_folder, with_tokenizer
 from upturn.models.model import FinishReason, Generation, GenerationRequest, Model
@@ -35,31 +46,35 @@ from upturn.models.renderer import (
 from upturn.models.scripted import ScriptedModel
 from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder, rebuild_hint
 from upturn.models.teacher import RemoteTeacher, Scores, Scoring, ScoringSettings
-from upturn.models.template_profile import tools_prompt
+from upturn.models.template_profile import call_id, tool_schema, tools_prompt
+from upturn.models.transport import RetryPolicy
 
 __all__ = [
     "CARD",
     "ERROR_TOKEN",
     "JSON",
+    "PLAIN_NAME",
     "SHIPPED",
     "SPECIAL_TOKENS",
+    "Call",
     "CallSchema",
     "ChatEndpoint",
     "ChatRenderer",
     "CompactRenderer",
-    "Completion",
     "ConversationRenderer",
     "FinishReason",
+    "FunctionNames",
     "Generation",
     "GenerationRequest",
     "LocalModel",
-    "Message",
     "MessageRenderer",
     "Model",
     "ObservationWriter",
     "OutputPart",
     "ParsedOutput",
     "Precision",
+    "Reading",
+    "Refusal",
     "RemoteEngine",
     "RemoteSettings",
     "RemoteTeacher",
@@ -67,12 +82,15 @@ __all__ = [
     "Renderer",
     "RendererReport",
     "RerenderingRenderer",
+    "RetryPolicy",
     "Scores",
     "Scoring",
     "ScoringSettings",
     "ScriptedModel",
+    "ToolsRefusedError",
     "WeightsForm",
     "available_devices",
+    "call_id",
     "check_renderer",
     "choose_device",
     "describe_device",
@@ -84,9 +102,12 @@ __all__ = [
     "model_folder",
     "next_prompt",
     "read_call",
+    "read_free_text",
+    "read_native_call",
     "read_parts",
     "rebuild_hint",
     "repaired",
+    "tool_schema",
     "tools_prompt",
     "value_text",
     "with_tokenizer",

@@ -1,63 +1,30 @@
-"""A client of OpenAI-compatible chat endpoints: text in, text out, without token ids.
+"""A client of a model's server for agents: a conversation in, an answer with its tool calls out, without token ids.
 
-Its completions can be routed, evaluated and recorded, but not trained on: their token ids are unknown. Covered:
-timeouts, retries (see ``transport``), named errors. Not covered: streaming, tool calls, images. The key is sent as
-a bearer token and never appears in an error.
+The server speaks one of the ``dialects``. Its answers can be routed, evaluated and recorded, but not trained on:
+their token ids are unknown. Covered: time-outs, retries (see ``transport``), named errors. Not covered: streaming,
+limits of load (``upturn.models.upstreams`` has both, for the gateway). The key is sent as a bearer token, in
+Anthropic's dialect as ``x-api-key``, and never appears in an error.
 """
 
-import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from time import monotonic
-from typing import Annotated, Literal, NamedTuple
 
 import httpx2
-from pydantic import Field, ValidationError
 
+from upturn.dialects import ModelAnswer, ModelRequest, RequestError, dialect_of
 from upturn.errors import ModelError
-from upturn.models.transport import RetryPolicy, WireModel, base_of, bearer, send
+from upturn.models.transport import RefusedCallError, RetryPolicy, base_of, bearer, send
+
+_MOST_TOKENS = 10**7
+"""Untrusted: a larger count, summed over a trajectory's turns, would overflow a database column."""
+_ANTHROPIC_VERSION = "2023-06-01"
+DEFAULT_RETRY = RetryPolicy()
 
 
-class Message(NamedTuple):
-    """One message of a chat."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-
-
-class Completion(NamedTuple):
-    """An endpoint's answer."""
-
-    text: str
-    prompt_tokens: int
-    """As reported by the endpoint; 0 = not reported."""
-    written_tokens: int
-    model: str
-    """The name reported by the endpoint."""
-
-
-class _Content(WireModel):
-    content: str | None = None
-
-
-class _Choice(WireModel):
-    message: _Content
-
-
-# Untrusted: reject a count whose sum over a trajectory's turns would overflow a database column.
-_Tokens = Annotated[int, Field(ge=0, le=10**7)]
-
-
-class _Counts(WireModel):
-    prompt_tokens: _Tokens = 0
-    completion_tokens: _Tokens = 0
-
-
-class _Body(WireModel):
-    choices: list[_Choice]
-    usage: _Counts | None = None
-    model: str = ""
+class ToolsRefusedError(ModelError):
+    """The server refused a request with tools and named them in its answer."""
 
 
 class ChatEndpoint:
@@ -68,16 +35,21 @@ class ChatEndpoint:
         base_url: str,
         model: str,
         *,
+        dialect: str = "chat",
         api_key: str = "",
-        timeout_seconds: float = 60.0,
-        retries: int = 2,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        retry: RetryPolicy = DEFAULT_RETRY,
     ) -> None:
-        """``retries``: further tries after the first. Raises ModelError for a URL that is not http(s)."""
-        self._url = f"{base_of(base_url)}/chat/completions"
-        self._model = model
+        """``retry``: its ``on_failure`` is replaced.
+
+        Raises ModelError for a URL that is not http(s), UnknownNameError for an unknown dialect.
+        """
+        self._dialect = dialect_of(dialect)
+        self._url = base_of(base_url) + self._dialect.path
+        self.dialect, self.model = dialect, model
         self._headers = bearer(api_key)
-        self._retry = RetryPolicy(timeout_seconds, retries, sleep, on_failure=self._fail)
+        if dialect == "messages":
+            self._headers = {"anthropic-version": _ANTHROPIC_VERSION, **({"x-api-key": api_key} if api_key else {})}
+        self._retry = replace(retry, on_failure=self._fail)
         self._since: dict[int, float] = {}
         """When each unanswered call began, by its number."""
         self._calls = count()
@@ -103,30 +75,44 @@ class ChatEndpoint:
     def _fail(self, problem: str) -> None:
         self._problem = problem
 
-    async def complete(self, messages: Sequence[Message], *, temperature: float, max_tokens: int) -> Completion:
-        """The answer to a chat; raises ModelError after the last try, with the endpoint and its response."""
-        payload = {
-            "model": self._model,
-            "messages": [message._asdict() for message in messages],
-            "temperature": temperature,
-            "max_tokens": max_tokens,
-        }
+    async def answer(self, request: ModelRequest) -> ModelAnswer:
+        """The answer to a conversation; the request's model is replaced by the endpoint's.
+
+        Raises ModelError after the last try, with the endpoint and its response; ToolsRefusedError where the
+        response to a request with tools names them.
+        """
+        payload = self._payload(request)
         number = next(self._calls)
         self._since[number] = monotonic()
         try:
             async with httpx2.AsyncClient(timeout=None, headers=self._headers) as client:
-                request = client.build_request("POST", self._url, json=payload)
-                response = await send(request, client, model=self._model, retry=self._retry)
+                call = client.build_request("POST", self._url, json=payload)
+                response = await send(call, client, model=self.model, retry=self._retry)
+        except RefusedCallError as exc:
+            if request.tools and "tool" in exc.body.lower():
+                raise ToolsRefusedError(str(exc)) from exc
+            raise
         finally:
             del self._since[number]
         self._answered, self._problem = monotonic(), ""
-        return self._parse(response)
+        return self._read(response)
 
-    def _parse(self, response: httpx2.Response) -> Completion:
+    def _payload(self, request: ModelRequest) -> dict[str, object]:
         try:
-            body = _Body.model_validate_json(response.content)
-            text = body.choices[0].message.content
-        except (ValidationError, IndexError) as exc:
-            raise ModelError(f"{self._url} did not answer as a chat endpoint: {response.text[:300]!r}") from exc
-        counts = body.usage or _Counts()
-        return Completion(text or "", counts.prompt_tokens, counts.completion_tokens, body.model)
+            return {**self._dialect.write_request(replace(request, model=self.model))}
+        except RequestError as exc:
+            raise ModelError(f"{self._url} ({self.dialect}) cannot be sent this conversation: {exc}") from exc
+
+    def _read(self, response: httpx2.Response) -> ModelAnswer:
+        try:
+            answer = self._dialect.read_answer(response.content)
+        except ModelError as exc:
+            raise ModelError(f"{self._url} did not answer as a {self.dialect} endpoint: {exc}") from exc
+        usage = answer.usage
+        for name in ("input", "output", "cached_input"):
+            if not 0 <= getattr(usage, name) <= _MOST_TOKENS:
+                raise ModelError(
+                    f"{self._url} did not answer as a {self.dialect} endpoint: it counts {getattr(usage, name)!r} "
+                    f"{name} tokens"
+                )
+        return answer

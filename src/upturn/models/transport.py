@@ -26,6 +26,15 @@ class WireModel(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
+class RefusedCallError(ModelError):
+    """The server answered with an error, at last or for good."""
+
+    def __init__(self, message: str, body: str) -> None:
+        """``body``: of the response."""
+        super().__init__(message)
+        self.body = body
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Timeout and retries of a request."""
@@ -44,7 +53,8 @@ class RetryPolicy:
 async def send(
     request: httpx2.Request, client: httpx2.AsyncClient, *, model: str, retry: RetryPolicy
 ) -> httpx2.Response:
-    """The response with status 200; raises ModelError after the last try, with the URL and the response.
+    """The response with status 200; raises ModelError after the last try, with the URL and the response
+    (RefusedCallError where there is one).
 
     ``client``: without its own timeouts. ``model``: named in errors.
     """
@@ -52,6 +62,7 @@ async def send(
     for tries in range(retry.retries + 1):
         wait = min(_FIRST_WAIT_SECONDS * 2**tries, _LONGEST_WAIT_SECONDS)
         cause: Exception | None = None
+        body: str | None = None
         try:
             async with asyncio.timeout(retry.timeout_seconds):
                 response = await client.send(request)
@@ -64,14 +75,16 @@ async def send(
         else:
             if response.status_code == 200:
                 return response
-            problem = f"HTTP {response.status_code}: {response.text[:300]}"
+            body = response.text
+            problem = f"HTTP {response.status_code}: {body[:300]}"
             if response.status_code not in _RETRIED:
-                raise ModelError(f"{url} refused model {model!r}: {problem}")
+                raise RefusedCallError(f"{url} refused model {model!r}: {problem}", body)
             wait = _retry_after(response, wait)
         retry.on_failure(problem)
         if tries < retry.retries:
             await retry.sleep(wait * (1 + retry.jitter()))
-    raise ModelError(f"{url} failed {retry.retries + 1} times, at last with {problem}") from cause
+    message = f"{url} failed {retry.retries + 1} times, at last with {problem}"
+    raise (ModelError(message) if body is None else RefusedCallError(message, body)) from cause
 
 
 def base_of(url: str) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 from upturn.records.json import JsonValue
 from upturn.records.record import record
 
-AgentKind = Literal["local_model", "rule_based", "callable", "endpoint"]
+AgentKind = Literal["local_model", "rule_based", "callable", "endpoint", "program"]
 
 
 @record
@@ -18,9 +18,10 @@ class AgentVersion:
     version: str
     kind: AgentKind
     model: str = ""
-    """local_model: a folder or name; endpoint: the base URL; callable and rule_based: an import path."""
+    """local_model: a folder or name; endpoint, program: the base URL of the model; callable and rule_based: an
+    import path."""
     model_name: str = ""
-    """endpoint: the model's name at that URL."""
+    """endpoint, program: the model's name at that URL."""
     weights_hash: str = ""
     prompt: str = ""
     """System prompt; empty = none (the nano policy has none)."""

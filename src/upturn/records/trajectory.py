@@ -70,6 +70,10 @@ class Turn:
     """What the parser repaired in the call, by name."""
     refusal: str = ""
     """Why the text could not be parsed, ``reason: detail``; empty = it was, or the parser gives no reason."""
+    message: str = ""
+    """JSON that only the agent reads, in the first turn of a message. Of an endpoint: the message as the server
+    sent it, which later calls repeat with its ids, thoughts and signatures; empty = it is written from text and
+    action. Of a program: its model calls (``CapturedCalls``); empty = it made none."""
 
 
 @record
@@ -145,6 +149,8 @@ class Trajectory:
     sampling: Mapping[str, JsonValue] = field(default_factory=dict)
     """The options that changed the sampled distribution besides the temperature, such as ``top_p``; empty =
     none."""
+    cached_tokens: int = 0
+    """Of ``usage.prompt_tokens``: read from the cache of a model's server, as far as it reports them."""
 
     @property
     def model_versions(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.errands import MODEL
 from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
-from upturn.config import AgentConfig, ContextConfig, LoopConfig
+from upturn.config import AgentConfig, ContextConfig, LoopConfig, UpstreamConfig
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.cycle import serve
 from upturn.loop.progress import NoProgress
@@ -21,6 +21,8 @@ from upturn.loop.run.preflight import check_names
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.pool import Pool
 from upturn.records import AgentVersion, Run, fields_json, from_fields
+
+MESSAGES = UpstreamConfig(dialect="messages")
 
 
 def test_all_missing_names_are_reported_together(desk: ModuleType, tmp_path: Path) -> None:
@@ -181,6 +183,39 @@ def test_a_version_is_renamed_where_a_shared_pool_holds_another_of_its_name(
                     "context_summary_tokens": 48.0,
                     "context_low_mark": 0.6,
                 },
+            ),
+        ),
+        (
+            {"kind": "endpoint", "url": "http://x/v1", "model": "big", "tools": "text", "upstream": MESSAGES},
+            AgentVersion(
+                "a",
+                "base",
+                "endpoint",
+                model="http://x/v1",
+                model_name="big",
+                parameters={"temperature": 1.0, "dialect": "messages", "tools": "text"},
+            ),
+        ),
+        (
+            {"kind": "program", "url": "http://x/v1", "model": "big", "command": ("act", "-v"), "retries": 0},
+            AgentVersion(
+                "a",
+                "base",
+                "program",
+                model="http://x/v1",
+                model_name="big",
+                parameters={"retries": 0, "command": ["act", "-v"]},
+            ),
+        ),
+        (
+            {"kind": "program", "url": "http://x/v1", "model": "big", "import_path": "a:b", "upstream": MESSAGES},
+            AgentVersion(
+                "a",
+                "base",
+                "program",
+                model="http://x/v1",
+                model_name="big",
+                parameters={"import_path": "a:b", "dialect": "messages"},
             ),
         ),
         (

@@ -39,6 +39,9 @@ def test_a_configuration_without_missing_names_passes() -> None:
     check_names(config, ErrandsKit())
 
 
+PROGRAM = {"kind": "program", "url": "http://localhost:1/v1", "model": "m"}
+
+
 def test_all_missing_names_are_reported_together() -> None:
     config = errands(
         agents=[
@@ -46,6 +49,8 @@ def test_all_missing_names_are_reported_together() -> None:
             {"name": "b", "kind": "rule_based", "import_path": "json:no_such_function"},
             {"name": "c", "kind": "callable", "import_path": "json:__name__"},
             NANO,
+            {**PROGRAM, "name": "d", "import_path": "operator:add"},
+            {**PROGRAM, "name": "e", "command": ["no-such-command", "-v"]},
         ],
         tasks={"levels": [9], "train_families": ["mail_file", "knitting"]},
     )
@@ -56,11 +61,14 @@ def test_all_missing_names_are_reported_together() -> None:
         "agents[0].import_path:",
         "agents[1].import_path:",
         "agents[2].import_path:",
+        "agents[4].import_path:",
+        "agents[5].command:",
     ]
     assert problems[1].startswith(
         "tasks.train_families names 'knitting', which errands does not have; it has: mail_file, "
     )
     assert problems[0] == "tasks.levels = (9,) leaves no family of errands; its levels: 1, 2, 3"
+    assert problems[5].endswith("'operator:add' cannot be called as function(attempt); name one that can")
     assert problems[4] == "agents[2].import_path: 'json:__name__' is not a function, it is 'json'"
 
 

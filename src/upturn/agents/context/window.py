@@ -99,7 +99,7 @@ class ContextWindow:
         return _Step(turn, full, short_turn, short, tokens)
 
     def _tokens(self, turn: Turn, result: Observation) -> int:
-        return self.step_tokens + self.count(turn.text) + self.count(observation_text(result))
+        return self.step_tokens + self.count(turn.message or turn.text) + self.count(observation_text(result))
 
     def _history_tokens(self, steps: Sequence[_Step], forms: Sequence[TurnForm]) -> int:
         """Tokens of the history, including the note on dropped turns."""
@@ -195,9 +195,9 @@ def _dropped_note(turns: int) -> str:
 def _without_thought(turn: Turn, limit: int, count: Count) -> Turn:
     """The turn's call without the thought; text that is not a call is shortened."""
     if turn.action is None:
-        return replace(turn, text=shorten(turn.text, limit, count))
+        return replace(turn, text=shorten(turn.text, limit, count), message="")
     action = replace(turn.action, thought="")
     try:
-        return replace(turn, text=write_call(action), action=action)
+        return replace(turn, text=write_call(action), action=action, message="")
     except RecordError:  # names that the grammar does not allow
-        return replace(turn, action=action)
+        return replace(turn, action=action, message="")

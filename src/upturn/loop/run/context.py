@@ -263,6 +263,16 @@ def version_of(agent: AgentConfig) -> AgentVersion:
         parameters["sampling"] = options
     calls = {"timeout_seconds": agent.timeout_seconds, "retries": agent.retries}
     parameters |= {name: value for name, value in calls.items() if value is not None}
+    if agent.kind == "endpoint":
+        forms = {"dialect": (agent.upstream.dialect, "chat"), "tools": (agent.tools, "auto")}
+        parameters |= {name: value for name, (value, default) in forms.items() if value != default}
+    if agent.kind == "program":
+        program: dict[str, JsonValue] = {
+            "dialect": agent.upstream.dialect,
+            "import_path": agent.import_path,
+            "command": [*agent.command],
+        }
+        parameters |= {name: value for name, value in program.items() if value and value != "chat"}
     if agent.template_options:
         parameters["template_options"] = {**agent.template_options}
     if agent.weights != "float32":
@@ -277,13 +287,15 @@ def version_of(agent: AgentConfig) -> AgentVersion:
             low_mark=context.low_mark,
         )
         parameters |= parameters_of(budget)
-    model = {"local_model": agent.model, "endpoint": agent.url}.get(agent.kind, agent.import_path)
+    model = agent.import_path
+    if agent.kind in ("local_model", "endpoint", "program"):
+        model = agent.model if agent.kind == "local_model" else agent.url
     return AgentVersion(
         agent.name,
         "base",
         agent.kind,
         model=model,
-        model_name=agent.model if agent.kind == "endpoint" else "",
+        model_name=agent.model if agent.kind in ("endpoint", "program") else "",
         prompt=agent.prompt,
         parameters=parameters,
         capabilities=agent.environments,

@@ -1,5 +1,6 @@
 """Checks before any work: everything that a configuration names exists. Problems are reported together."""
 
+import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -129,9 +130,12 @@ def _functions(config: Config, invalid: Collection[str] = ()) -> Iterator[str]:
         is_invalid = any(
             overlaps(f"agents[{index}].{name}", bad) for name in ("kind", "import_path") for bad in invalid
         )
-        if agent.kind in ("callable", "rule_based") and not is_invalid:
+        if agent.command and shutil.which(agent.command[0]) is None:
+            yield f"agents[{index}].command: {agent.command[0]!r} is no command here; give the path of a program"
+        is_program = agent.kind == "program" and agent.import_path != ""
+        if (agent.kind in ("callable", "rule_based") or is_program) and not is_invalid:
             try:
-                load_function(agent.import_path)
+                load_function(agent.import_path, *(("attempt",) if is_program else ()))
             except ConfigError as exc:
                 yield from (f"agents[{index}].import_path: {problem}" for problem in exc.problems)
 

@@ -87,6 +87,24 @@ class FunctionNames:
             return parts[0], parts[1]
         return parse_name(name)
 
+    def offers(self, name: str) -> bool:
+        """Whether an offered tool has the name."""
+        return name in self._by_name
+
+    def near(self, name: str, *, is_whole: bool = False) -> str | None:
+        """The name of the one offered tool that is meant by a name with other separators or in another case
+        (``Outlook-Move``), with the prefix ``functions.``, or, unless ``is_whole``, by its operation alone. None =
+        no tool is, or several are."""
+        folded = _folded(name)
+        whole, alone = list[str](), list[str]()
+        for (target, operation), own in self._by_action.items():
+            if _folded(target + operation) in (folded, folded.removeprefix("functions")):
+                whole.append(own)
+            elif not is_whole and _folded(operation) == folded:
+                alone.append(own)
+        candidates = whole or alone
+        return candidates[0] if len(candidates) == 1 else None
+
     def _allowed_name(self, name: str) -> str:
         """The name, or its replacement where it is not allowed."""
         if self.allowed.match(name) is not None:
@@ -96,6 +114,11 @@ class FunctionNames:
             digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST // 2).hexdigest()
             replaced = f"f{replaced[: 62 - _DIGEST]}_{digest}"
         return replaced
+
+
+def _folded(name: str) -> str:
+    """The letters and digits of a name, in lower case."""
+    return "".join(filter(str.isalnum, name)).lower()
 
 
 def _shown(action: tuple[str, str]) -> str:

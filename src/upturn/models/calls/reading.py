@@ -22,13 +22,22 @@ Repair = Literal[
     "control_characters",
     "inline_value",
     "json_strings",
+    "near_name",
+    "react",
+    "python_call",
+    "bare_value",
+    "in_text",
 ]
 """``fenced``: the call is in a Markdown code block. ``unmarked``: it lacks its opening marker. ``unclosed``: its
 closing marker, or the brace after complete arguments, is missing. ``text_after``: text follows it.
 ``arguments_as_text``: the arguments are a string that contains JSON. ``nested_function``: name and arguments are
 inside ``function``. ``single_quotes``, ``python_constants``: JSON written as Python. ``control_characters``: line
 breaks or tabs inside a JSON string. ``inline_value``: a parameter without the line breaks around its value.
-``json_strings``: JSON strings where the format has other quotes."""
+``json_strings``: JSON strings where the format has other quotes. Of endpoints: ``near_name``: an offered tool's
+name with other separators, or its operation alone; ``react``: ``Action:`` and ``Action Input:``;
+``python_call``: ``name(key=value)``;
+``bare_value``: the value of a tool's only parameter without its name; ``in_text``: a call in the text of an answer
+that could hold calls."""
 REPAIRS: tuple[str, ...] = get_args(Repair)
 
 RefusalReason = Literal[

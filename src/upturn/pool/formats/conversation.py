@@ -1,7 +1,8 @@
 """Parsing of recorded conversations: OpenAI-style chat messages, with ``tool_calls`` or ``function_call``."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import from_json
@@ -70,27 +71,65 @@ class Defaults(NamedTuple):
 class _Message(NamedTuple):
     role: str
     text: str
-    action: Action | None
-    """The action of an assistant message; None = no action, or another role."""
+    actions: tuple[Action, ...] = ()
+    """The actions of an assistant message, one a call."""
+    ids: tuple[str, ...] = ()
+    """Of an assistant's calls, empty where it has none; of another message, the id of the call that it answers."""
+
+
+class _Call(NamedTuple):
+    name: str
+    arguments: dict[str, JsonValue]
+    id: str
+    """Empty = it has none."""
 
 
 def parse_turns(messages: object) -> tuple[tuple[Turn, ...], Observation]:
-    """Returns one turn per assistant message, and the observation after the last one; raises LineError.
+    """Returns one turn per call of an assistant message, and the observation after the last one; raises LineError.
 
-    An observation of one message is its text; an observation of several has a line ``[role]`` before each.
+    An observation of one message is its text; an observation of several has a line ``[role]`` before each. Between
+    two calls of one message, it is the result of the first of them.
     """
     if not isinstance(messages, list):
         raise LineError(f"messages must be a list, got {_kind(messages)}")
     turns: list[Turn] = []
     observed: list[_Message] = []
+    called: tuple[str, ...] = ()
     for index, raw in enumerate(messages):
         message = _message(raw, index)
         if message.role == "assistant":
-            turns.append(Turn(_observation(observed), message.text, message.action))
-            observed = []
+            before = _observation(_divide(turns, called, observed))
+            first = message.actions[0] if message.actions else None
+            turns.append(Turn(before, message.text, first))
+            turns += [Turn(Observation(""), "", action, call=call) for call, action in _later(message.actions)]
+            called, observed = message.ids, []
         else:
             observed.append(message)
-    return tuple(turns), _observation(observed)
+    final = _observation(_divide(turns, called, observed))
+    return tuple(turns), final
+
+
+def _later(actions: Sequence[Action]) -> Iterator[tuple[int, Action]]:
+    """Yields the actions after the first with their indices."""
+    return islice(enumerate(actions), 1, None)
+
+
+def _divide(turns: list[Turn], called: Sequence[str], observed: Sequence[_Message]) -> list[_Message]:
+    """Gives the last message's calls after the first the result of the call before; returns the other messages.
+
+    ``called``: the ids of its calls. Results without ids belong to them in order.
+    """
+    rest = list(observed)
+    for index, identity in enumerate(called[:-1]):
+        results = [message for message in rest if message.role in ("tool", "function")]
+        result = next((message for message in results if identity and identity in message.ids), None)
+        if result is None and results and not results[0].ids:
+            result = results[0]
+        if result is not None:
+            rest.remove(result)
+            place = len(turns) - len(called) + index + 1
+            turns[place] = replace(turns[place], observation=Observation(result.text))
+    return rest
 
 
 def first_text(messages: object, role: str) -> str:
@@ -141,10 +180,15 @@ def _message(raw: object, index: int) -> _Message:
     role = raw.get("role")
     if role == "assistant":
         text = _text(raw.get("content"), index)
-        return _Message(role, text, _action(_calls(raw, index), text))
+        calls = _calls(raw, index)
+        ids = tuple(call.id for call in calls)
+        return _Message(role, text, _actions(calls, text), ids)
     if not isinstance(role, str) or role not in _ROLES:
         raise LineError(f"message {index} has role {_shorten(role)}; known: assistant, {', '.join(_ROLES)}")
-    return _Message(role, _text(raw.get("content"), index), None)
+    answered = raw.get("tool_call_id")
+    return _Message(
+        role, _text(raw.get("content"), index), ids=(answered,) if isinstance(answered, str) and answered else ()
+    )
 
 
 def _text(content: object, index: int) -> str:
@@ -167,7 +211,7 @@ def _part(part: object, index: int) -> str:
     return text if isinstance(text, str) else f"[{str(part.get('type'))[:_LONGEST_NAME]}]"
 
 
-def _calls(raw: Mapping[str, Any], index: int) -> list[tuple[str, dict[str, JsonValue]]]:
+def _calls(raw: Mapping[str, Any], index: int) -> list[_Call]:
     calls = raw.get("tool_calls") or []
     if not isinstance(calls, list):
         raise LineError(f"tool_calls of message {index} must be a list or null, got {_kind(calls)}")
@@ -175,12 +219,13 @@ def _calls(raw: Mapping[str, Any], index: int) -> list[tuple[str, dict[str, Json
     return [_call(call, index) for call in [*calls, *([function_call] if function_call else [])]]
 
 
-def _call(call: object, index: int) -> tuple[str, dict[str, JsonValue]]:
+def _call(call: object, index: int) -> _Call:
     function = call.get("function", call) if isinstance(call, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(name, str) or not name:
         raise LineError(f"a tool call of message {index} has no function name: {_shorten(call)}")
-    return name, _arguments(function.get("arguments"))
+    identity = call.get("id") if isinstance(call, dict) else None
+    return _Call(name, _arguments(function.get("arguments")), identity if isinstance(identity, str) else "")
 
 
 def _arguments(value: object) -> dict[str, JsonValue]:
@@ -196,15 +241,11 @@ def _arguments(value: object) -> dict[str, JsonValue]:
     return parsed if isinstance(parsed, dict) else {"arguments": parsed}
 
 
-def _action(calls: Sequence[tuple[str, dict[str, JsonValue]]], text: str) -> Action | None:
-    """Returns one call as an action, several as one action ``parallel``, and only text as a message."""
-    if len(calls) == 1:
-        name, arguments = calls[0]
-        return Action(TOOL, name, arguments)
-    if calls:
-        parallel: list[JsonValue] = [{"name": name, "arguments": arguments} for name, arguments in calls]
-        return Action(TOOL, "parallel", {"calls": parallel})
-    return Action("user", "message") if text else None
+def _actions(calls: Sequence[_Call], text: str) -> tuple[Action, ...]:
+    """Returns an action for each call, or a message for text alone."""
+    if not calls and text:
+        return (Action("user", "message"),)
+    return tuple(Action(TOOL, call.name, call.arguments) for call in calls)
 
 
 def _observation(messages: Sequence[_Message]) -> Observation:

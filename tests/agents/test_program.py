@@ -1,0 +1,262 @@
+"""Programs as agents: their model calls pass through a server of their own, their answer is the action."""
+
+import asyncio
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.agents.model_server import Served, serving
+from tests.agents.test_native_calls import KIT, answered, call_of, office_task, oracle_actions
+from upturn.agents import Attempt, ProgramAgent, RolloutRequest, Setting, build, rollout
+from upturn.agents.capture import CapturedCall, CapturedCalls, stored_calls
+from upturn.config import Limits, UpstreamConfig
+from upturn.dialects import DIALECTS, Message, ModelRequest, Text, TokenUsage
+from upturn.environments import tools_of, verify
+from upturn.errors import ConfigError
+from upturn.models import write_call
+from upturn.models.upstreams import Endpoint
+from upturn.records import Action, AgentVersion, Outcome, Tool, Trajectory, from_fields
+
+TASK = office_task()
+ACTIONS = oracle_actions(TASK)
+
+
+def run(program: Any, served: Served, *, dialect: Any = "chat", **limits: Any) -> Trajectory:
+    """One rollout of the task in the office."""
+    endpoint = Endpoint(served.url, "m", UpstreamConfig(dialect=dialect, retries=0), "secret")
+    agent = ProgramAgent(program, endpoint, tools_of(KIT))
+    setting = Setting("k", agent, "mine@1", None, limits=Limits(**limits))
+    return asyncio.run(rollout(RolloutRequest(TASK, 0, 0), KIT.environment, setting))
+
+
+def echo(request: ModelRequest) -> Any:
+    """A model that repeats the last message."""
+    (text,) = request.messages[-1].parts
+    assert isinstance(text, Text)
+    return answered(Text(text.text), finish="stop")
+
+
+def ask(attempt: Attempt, text: str, path: str = "/chat/completions", **more: Any) -> httpx2.Response:
+    headers = {"authorization": f"Bearer {attempt.api_key}"}
+    body = {"model": "any", "messages": [{"role": "user", "content": text}], **more}
+    return httpx2.post(f"{attempt.base_url}{path}", json=body, headers=headers, timeout=10)
+
+
+def test_a_function_acts_with_the_models_answers() -> None:
+    attempts: list[Attempt] = []
+
+    def program(attempt: Attempt) -> str:
+        attempts.append(attempt)
+        answer = ask(attempt, write_call(ACTIONS[len(attempt.turns)])).json()
+        return str(answer["choices"][0]["message"]["content"])
+
+    with serving(echo) as served:
+        trajectory = run(program, served)
+    assert verify(KIT.verifier, TASK, trajectory).is_success
+    assert [body["model"] for body in served.bodies] == ["m"] * 3
+    assert {headers["authorization"] for headers in served.headers} == {"Bearer secret"}
+    assert (trajectory.usage.prompt_tokens, trajectory.usage.written_tokens) == (300, 30)
+    assert trajectory.cached_tokens == 240
+    assert trajectory.origin == "rendered"
+    for number, turn in enumerate(trajectory.turns):
+        text = write_call(ACTIONS[number])
+        call = CapturedCall(
+            (Message("user", (Text(text),)),), Message("assistant", (Text(text),)), TokenUsage(100, 10, 80)
+        )
+        assert from_fields(CapturedCalls, turn.message) == CapturedCalls((call,))
+    assert len({attempt.api_key for attempt in attempts}) == 3
+    assert attempts[0].task == TASK.instruction
+    assert attempts[2].turns == [
+        {"answer": turn.text, "result": later.observation.text}
+        for turn, later in zip(trajectory.turns, trajectory.turns[1:], strict=False)
+    ]
+    names = [definition["function"]["name"] for definition in attempts[0].tools]  # type: ignore[call-overload, index]
+    assert len(names) == len(KIT.tools)
+    assert "outlook__search" in names
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("theirs", ["chat", "responses", "messages"])
+def test_a_program_may_speak_another_dialect_than_the_model(dialect: str, theirs: str) -> None:
+    request = ModelRequest("x", (Message("user", (Text(write_call(ACTIONS[-1])),)),))
+
+    async def program(attempt: Attempt) -> Action:
+        wire = DIALECTS[dialect].write_request(request)
+        async with httpx2.AsyncClient() as client:
+            url = attempt.base_url + DIALECTS[dialect].path
+            response = await client.post(url, json=wire, headers={"x-api-key": attempt.api_key})
+        answer = DIALECTS[dialect].read_answer(response.content)
+        assert answer.parts == request.messages[0].parts
+        return Action("user", "answer", {"text": "634"})
+
+    with serving(echo) as served:
+        trajectory = run(program, served, dialect=theirs)
+    assert (trajectory.error, trajectory.outcome) == ("", "finished")
+    assert trajectory.turns[0].action == Action("user", "answer", {"text": "634"})
+
+
+def test_a_wrong_key_and_unknown_paths_are_refused() -> None:
+    seen: list[tuple[int, str]] = []
+
+    def program(attempt: Attempt) -> str:
+        url = f"{attempt.base_url}/chat/completions"
+        responses = (
+            httpx2.post(url, json={}, headers={"authorization": "Bearer guess"}),
+            httpx2.post(url, json={}),
+            httpx2.get(f"{attempt.base_url}/models"),
+            ask(attempt, "", n=2),
+        )
+        seen.extend((response.status_code, response.json()["error"]["message"]) for response in responses)
+        return "user.finish"
+
+    with serving(echo) as served:
+        trajectory = run(program, served)
+    assert [status for status, _ in seen] == [401, 401, 404, 400]
+    assert seen[0][1].startswith("the key is not the one of this attempt")
+    assert served.bodies == []
+    assert trajectory.turns[0].message == ""
+
+
+def test_a_failed_call_reaches_the_program_and_is_recorded() -> None:
+    statuses: list[int] = []
+
+    def program(attempt: Attempt) -> str:
+        statuses.append(ask(attempt, "Hi").status_code)
+        return "user.finish"
+
+    with serving(lambda _: (400, '{"error": {"message": "too long"}}')) as served:
+        trajectory = run(program, served)
+    (call,) = from_fields(CapturedCalls, trajectory.turns[0].message).calls
+    assert statuses == [400]
+    assert call.answer is None
+    assert "too long" in call.failure
+
+
+def test_calls_are_stored_without_repetition_and_within_limits() -> None:
+    def messages(*texts: str) -> tuple[Message, ...]:
+        return tuple(Message("user", (Text(text),)) for text in texts)
+
+    answer, usage = Message("assistant", (Text("ok"),)), TokenUsage(1, 2)
+    calls = [
+        CapturedCall(messages("a", "b"), answer, usage),
+        CapturedCall(messages("a", "b", "c"), answer, usage),
+        CapturedCall(messages("x", "b"), None, usage, "broke off"),
+    ]
+    assert from_fields(CapturedCalls, stored_calls(calls)).calls == (
+        calls[0],
+        CapturedCall(messages("c"), answer, usage, repeated=2),
+        calls[2],
+    )
+    calls[1] = CapturedCall(messages("a" * 2**20), answer, usage)
+    assert from_fields(CapturedCalls, stored_calls(calls)).calls == tuple(
+        CapturedCall((), None, usage, failure, is_cut=True) for failure in ("", "", "broke off")
+    )
+    assert stored_calls([]) == ""
+
+
+def test_the_pages_example_works() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    start = page.index("import httpx2\n")
+    names: dict[str, Any] = {}
+    exec(page[start : page.index("```", start)], names)
+
+    def script(request: ModelRequest) -> Any:
+        assert len(request.tools) == len(KIT.tools)
+        done = sum(message.role == "assistant" for message in request.messages)
+        return answered(call_of(ACTIONS[done], done))
+
+    with serving(script) as served:
+        trajectory = run(names["act"], served)
+    assert trajectory.error == ""
+    assert verify(KIT.verifier, TASK, trajectory).is_success
+    assert {turn.repairs for turn in trajectory.turns} == {()}
+
+
+COMMAND = """
+    import json, os, sys, urllib.request
+    attempt = json.load(sys.stdin)
+    assert os.environ["OPENAI_API_KEY"] == os.environ["ANTHROPIC_API_KEY"] == attempt["api_key"]
+    assert os.environ["OPENAI_BASE_URL"] == os.environ["ANTHROPIC_BASE_URL"] + "/v1" == attempt["base_url"]
+    call = json.loads(sys.argv[1])[len(attempt["turns"])]
+    body = {"model": attempt["model"], "messages": [{"role": "user", "content": call}]}
+    request = urllib.request.Request(
+        attempt["base_url"] + "/chat/completions", json.dumps(body).encode(),
+        {"content-type": "application/json", "authorization": "Bearer " + attempt["api_key"]},
+    )
+    answer = json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+    print("I think, then act.")
+    print("Action:", answer)
+"""
+
+
+def command(path: Path, source: str = COMMAND, *arguments: str) -> list[str]:
+    script = path / "program.py"
+    script.write_text(textwrap.dedent(source))
+    return [sys.executable, "-S", str(script), *arguments]
+
+
+def test_a_command_acts_by_its_output(tmp_path: Path) -> None:
+    with serving(echo) as served:
+        calls = json.dumps(list(map(write_call, ACTIONS)))
+        trajectory = run(command(tmp_path, COMMAND, calls), served)
+    assert trajectory.error == ""
+    assert verify(KIT.verifier, TASK, trajectory).is_success
+    assert {turn.repairs for turn in trajectory.turns} == {("react",)}
+
+
+def test_a_command_that_fails_or_never_ends_ends_its_rollout(tmp_path: Path) -> None:
+    def ended(source: str, **limits: Any) -> tuple[Outcome, str]:
+        with serving(echo) as served:
+            trajectory = run(command(tmp_path, source), served, **limits)
+        return trajectory.outcome, trajectory.error
+
+    outcome, error = ended("import sys; sys.exit('no such thing')")
+    assert outcome == "model_error"
+    assert error.endswith("ended with 1: no such thing")
+    mark = tmp_path / "mark"
+    source = f"import time, pathlib\ntime.sleep(1.5)\npathlib.Path({str(mark)!r}).touch()"
+    assert ended(source, max_seconds=0.3) == ("time_limit", "")
+    assert not mark.exists()
+
+
+def test_text_without_a_call_is_an_error_unless_a_tool_takes_it() -> None:
+    answer = Tool("user", "answer", "Answers.", {"text": {"type": "string"}}, ("text",), text_parameter="text")
+    endpoint = Endpoint("http://localhost:1/v1", "m")
+    for tools, action in (((), None), ((answer,), Action("user", "answer", {"text": "Done."}))):
+        agent = ProgramAgent(lambda _: "Done.", endpoint, tools)
+        setting = Setting("k", agent, "mine@1", None, limits=Limits(max_turns=1))
+        trajectory = asyncio.run(rollout(RolloutRequest(TASK, 0, 0), KIT.environment, setting))
+        assert trajectory.turns[0].action == action
+
+
+def finish(_attempt: Attempt) -> str:
+    return "user.finish"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ({}, "a program is either import_path"),
+        ({"import_path": f"{__name__}:finish", "command": ["ls"]}, "a program is either import_path"),
+        ({"import_path": "operator:add"}, r"cannot be called as function\(attempt\)"),
+        ({"import_path": f"{__name__}:finish", "temperature": 1.0}, "temperature"),
+    ],
+)
+def test_an_unusable_version_is_refused(parameters: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        made(parameters)
+
+
+@pytest.mark.parametrize("parameters", [{"import_path": f"{__name__}:finish"}, {"command": ["ls", "-l"]}])
+def test_a_version_names_a_function_or_a_command(parameters: dict[str, Any]) -> None:
+    assert isinstance(made(parameters), ProgramAgent)
+
+
+def made(parameters: dict[str, Any]) -> object:
+    version = AgentVersion("a", "1", "program", model="http://x/v1", model_name="m", parameters=parameters)
+    return build(version, limits=Limits())
