@@ -63,7 +63,7 @@ async def test_once_a_key_exists_every_request_needs_one(pool: Pool) -> None:
     key = add_key(pool, "shop", "client")
     async with gateway(pool) as (client, _, _metrics):
         without = await client.post("/v1/chat/completions", json=CHAT)
-        wrong = await client.post("/v1/chat/completions", json=CHAT, headers=bearer(key[:-1] + "A"))
+        wrong = await client.post("/v1/chat/completions", json=CHAT, headers=bearer(key[:20] + make_key().key[20:]))
         right = await client.post("/v1/chat/completions", json=CHAT, headers=bearer(key))
         anthropic = await client.post(
             "/v1/messages", json={**CHAT, "max_tokens": 5}, headers={"x-api-key": key, "anthropic-version": "x"}
