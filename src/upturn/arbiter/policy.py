@@ -24,6 +24,8 @@ class Candidate:
     agent: str
     version: str
     """Id of the agent's incumbent version, whose results represent the agent during a canary."""
+    handicap: float = 0.0
+    """Weighted cost, latency and switching in units of reward; a policy maximises reward − handicap."""
 
 
 @dataclass(frozen=True, slots=True)
