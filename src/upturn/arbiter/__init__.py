@@ -14,16 +14,27 @@ from upturn.arbiter.off_policy import (
     inverse_propensity,
     self_normalised,
 )
+from upturn.arbiter.policies import (
+    UCB1,
+    CheapestAboveBar,
+    FixedWeights,
+    HierarchicalThompson,
+    LinearThompson,
+    LinUCB,
+)
 from upturn.arbiter.policy import (
     Candidate,
+    ContextualPolicy,
     DiscountedThompson,
     EpsilonGreedy,
     RoutingOutcome,
     RoutingPolicy,
     RuleBasedRouting,
     Uniform,
+    features_of,
 )
 from upturn.arbiter.posterior import Posterior, probability_best
+from upturn.arbiter.price import Price, Usage, cost_usd
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
 from upturn.arbiter.replay import Interval, Replay, ReplayOptions, learning_policies, replay
@@ -31,18 +42,26 @@ from upturn.arbiter.router import Router, RunKey
 from upturn.arbiter.tally import Capability, Count, Tally, capabilities
 
 __all__ = [
+    "UCB1",
     "AgentRegistry",
     "Candidate",
     "Capability",
+    "CheapestAboveBar",
+    "ContextualPolicy",
     "Count",
     "DiscountedThompson",
     "EpsilonGreedy",
+    "FixedWeights",
+    "HierarchicalThompson",
     "Interval",
+    "LinUCB",
+    "LinearThompson",
     "Load",
     "LoggedOutcome",
     "OffPolicyEstimate",
     "Offer",
     "Posterior",
+    "Price",
     "Recording",
     "Replay",
     "ReplayOptions",
@@ -56,10 +75,13 @@ __all__ = [
     "Tally",
     "Target",
     "Uniform",
+    "Usage",
     "always",
     "capabilities",
     "check_routing_policy",
+    "cost_usd",
     "doubly_robust",
+    "features_of",
     "inverse_propensity",
     "learning_policies",
     "probability_best",

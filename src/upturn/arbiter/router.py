@@ -17,7 +17,7 @@ from hashlib import blake2b, sha256
 from math import fsum
 from typing import Literal
 
-from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy
+from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy, features_of
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening
 from upturn.errors import RoutingError
 from upturn.records import Alternative, Decision, Task
@@ -156,6 +156,7 @@ class Router:
             episode=episode,
             release=offer.release,
             arm=None if offer.candidate is None else ("candidate" if is_candidate else "control"),
+            features=features_of(self.policy, task),
         )
 
     def _probabilities(self, task: Task, offers: Sequence[Offer]) -> Sequence[float]:

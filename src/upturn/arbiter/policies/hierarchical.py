@@ -1,8 +1,8 @@
 """Thompson sampling with hierarchical shrinkage over versions and families, and forgetting on evidence of change.
 
 The success rate of version a in family f has a Beta prior with mean ``m_a + c_f``: the version's mean over the other
-families, shifted by what all versions have in common in f (its difficulty). The strength of the prior is learned: it
-maximises the marginal likelihood of all counts (empirical Bayes), so versions whose differences are alike in all
+families, shifted by what all versions have in common in f (its difficulty). The strength of the prior is learned from the
+marginal likelihood of all counts (empirical Bayes), so versions whose differences are alike in all
 families share much evidence, and specialised ones little. It is never above the evidence that it comes from.
 
 Nothing is forgotten while nothing changes. A detector for each version over all families, and one for each version
@@ -207,7 +207,7 @@ class HierarchicalThompson(LearningPolicy):
             self._add(family, name, reward)
 
     def _best_strength(self) -> float:
-        """Returns the strength with the highest marginal likelihood of all cells that are not apart."""
+        """Returns the strength k with the highest posterior for all cells that are not apart; its prior is 1/k."""
         overall = self._overall()
         means, rewards, outcomes = [], [], []
         for family, cells in self._families.items():
@@ -221,7 +221,7 @@ class HierarchicalThompson(LearningPolicy):
         mean, reward, count = np.array(means)[:, None], np.array(rewards)[:, None], np.array(outcomes)[:, None]
         alpha, beta = mean * STRENGTHS, (1 - mean) * STRENGTHS
         likelihood = special.betaln(alpha + reward, beta + count - reward) - special.betaln(alpha, beta)
-        return float(STRENGTHS[likelihood.sum(axis=0).argmax()])
+        return float(STRENGTHS[(likelihood.sum(axis=0) - np.log(STRENGTHS)).argmax()])
 
     def _dump(self) -> str:
         families = {
@@ -237,9 +237,7 @@ class HierarchicalThompson(LearningPolicy):
             )
             for name, version in self._versions.items()
         }
-        state = HierarchicalState(
-            families, self._common, versions, self.strength, self._next_fit, self._learned
-        )
+        state = HierarchicalState(families, self._common, versions, self.strength, self._next_fit, self._learned)
         return fields_json(state)
 
     def _load(self, learned: str) -> None:
