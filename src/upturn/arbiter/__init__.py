@@ -21,6 +21,8 @@ from upturn.arbiter.policies import (
     HierarchicalThompson,
     LinearThompson,
     LinUCB,
+    StoredPolicy,
+    make_policy,
 )
 from upturn.arbiter.policy import (
     Candidate,
@@ -72,6 +74,7 @@ __all__ = [
     "RunKey",
     "Screening",
     "ServedAgent",
+    "StoredPolicy",
     "Tally",
     "Target",
     "Uniform",
@@ -84,6 +87,7 @@ __all__ = [
     "features_of",
     "inverse_propensity",
     "learning_policies",
+    "make_policy",
     "probability_best",
     "read_recording",
     "replay",

@@ -7,6 +7,7 @@ Weinberger et al. 2009), so nothing is fitted and equal tasks have equal feature
 import re
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from math import log1p, sqrt
 
 from upturn.records import JsonValue, Task
@@ -25,7 +26,7 @@ _WORD = re.compile(r"\w+")
 
 
 def task_features(task: Task) -> tuple[float, ...]:
-    """Returns the 64 features of a task; the hashed parts for family, tenant and text have length 1 each or are 0."""
+    """Returns the 64 features of a task; each hashed part has length 1, or is 0 if it has no words."""
     context = task.context
     plain = (
         1.0,
@@ -61,7 +62,7 @@ def _hashed_name(family: str) -> tuple[float, ...]:
 @lru_cache(maxsize=256)
 def _hashed_text(text: str) -> tuple[float, ...]:
     words = _WORD.findall(text.lower())
-    return _vector([*words, *(f"{one} {two}" for one, two in zip(words, words[1:], strict=False))], _TEXT)
+    return _vector([*words, *(f"{one} {two}" for one, two in pairwise(words))], _TEXT)
 
 
 def _vector(words: list[str], size: int) -> tuple[float, ...]:

@@ -78,6 +78,7 @@ class Router:
                 id=self._decision_id(task),
                 task_id=task.id,
                 family=task.family,
+                features=features_of(self.policy, task),
                 is_sticky=True,
                 reason=f"{earlier.chosen} serves episode {episode!r} already",
             )

@@ -9,6 +9,7 @@ from typing import Any, Self
 from upturn.config.gateway import GatewayConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
 from upturn.config.release import CanarySettings, ValidationSettings
+from upturn.config.routing import RoutingConfig
 from upturn.config.section import (
     AgentConfig,
     EnvironmentConfig,
@@ -16,7 +17,6 @@ from upturn.config.section import (
     PoolConfig,
     ReadinessConfig,
     RewardConfig,
-    RoutingConfig,
     RunConfig,
     TaskConfig,
     TrackerConfig,

@@ -57,8 +57,7 @@ class Decision:
     features: tuple[float, ...] = ()
     """The features of the task that the policy saw, which it also learns from; empty = it uses none."""
     propensity_error: float = 0.0
-    """Bound of the difference between ``propensity`` and the probability with which ``chosen`` was sampled; 0 = they
-    are equal."""
+    """Bound of the difference between ``propensity`` and the true probability of ``chosen``; 0 = they are equal."""
 
 
 @record

@@ -118,6 +118,6 @@ def handicaps(candidates: Sequence[Candidate]) -> Array:
 
 
 def shared_equally(values: Array) -> Array:
-    """Returns probability 1 shared equally by the largest values; those within 1e-12 of the largest count as equal."""
+    """Returns probability 1 shared equally by the values within 1e-12 of the largest."""
     leaders = (values >= values.max() - 1e-12).astype(np.float64)
-    return leaders / leaders.sum()
+    return np.asarray(leaders / leaders.sum(), dtype=np.float64)

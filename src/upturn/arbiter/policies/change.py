@@ -1,7 +1,7 @@
 """Detection of changes in a stream of outcomes: cumulative sums of log-likelihood ratios (Page 1954).
 
-For each alternative, a shift of the log-odds, the sum of ``log q(y) / p(y)`` restarts at 0 whenever it falls below
-0; p is the predicted success rate and q the shifted one. An alarm is raised when a sum exceeds ``threshold``. If the
+For each alternative, a shift of the log-odds, the sum of ``log q(y) / p(y)`` restarts at 0 when it falls below 0; p
+is the predicted success rate and q the shifted one. An alarm is raised when a sum exceeds ``threshold``. If the
 predictions are right, the mean time between alarms is at least ``exp(threshold)`` outcomes for each alternative
 (Lorden 1971, theorem 2). The outcomes since the sum's last restart are those after the estimated change.
 """

@@ -1,8 +1,8 @@
 """Thompson sampling with hierarchical shrinkage over versions and families, and forgetting on evidence of change.
 
-The success rate of version a in family f has a Beta prior with mean ``m_a + c_f``: the version's mean over the other
-families, shifted by what all versions have in common in f (its difficulty). The strength of the prior is learned from the
-marginal likelihood of all counts (empirical Bayes), so versions whose differences are alike in all
+The success rate of version a in family f has a Beta prior with mean ``m_a + c_f``: the version's mean over the
+other families, shifted by what all versions have in common in f (its difficulty). The strength of the prior is
+learned from the marginal likelihood of all counts (empirical Bayes), so versions whose differences are alike in all
 families share much evidence, and specialised ones little. It is never above the evidence that it comes from.
 
 Nothing is forgotten while nothing changes. A detector for each version over all families, and one for each version

@@ -133,7 +133,7 @@ class LinUCB(_LinearPolicy):
 
 
 class LinearThompson(_LinearPolicy):
-    """Thompson sampling on linear regressions that share a prior mean, and restart on evidence of change.
+    """Thompson sampling on regressions that share a prior mean, and restart on evidence of change.
 
     The probabilities are those of independent normal variables. What all versions share cancels in comparisons.
     """
@@ -147,7 +147,7 @@ class LinearThompson(_LinearPolicy):
         threshold: float | None = 12.0,
     ) -> None:
         """``precision``: weight of the shared prior mean, in outcomes with features of length 1. ``noise``: standard
-        deviation of the reward. ``threshold``: of the change detectors; None = no detection."""
+        deviation of the reward. ``threshold``: of the change detectors; None = none."""
         if not noise > 0:
             raise ValueError(f"noise must be above 0, got {noise!r}")
         super().__init__("linear_thompson", floor, precision, noise=noise, threshold=threshold)

@@ -15,8 +15,8 @@ Array = NDArray[np.float64]
 MIN_DEVIATION = 1e-9
 """Smaller standard deviations are computed as this one, so that ties stay ties."""
 _REACH = 7.0
-"""A variable that is below another's ``mean - 7 deviations`` with its ``mean + 7 deviations`` gets probability 0; the
-neglected mass is below 3e-12 for each pair."""
+"""A variable whose ``mean + 7 deviations`` is below another's ``mean - 7 deviations`` gets probability 0;
+the neglected mass is below 3e-12 for each pair."""
 _STEP = 0.9
 """Width of a step of the trapezoidal rule in the smallest standard deviation. The rule's error for a normal density
 is ``2 exp(−2 π² / step²)``, 5e-11."""

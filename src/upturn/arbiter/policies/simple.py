@@ -38,7 +38,7 @@ class FixedWeights(_CountingPolicy):
 
 
 class UCB1(_CountingPolicy):
-    """The highest ``mean + √(2 ln n / n_a)`` in the task's family (Auer et al. 2002); untried versions come first."""
+    """The highest ``mean + √(2 ln n / n_a)`` in the task's family (Auer et al. 2002); untried versions first."""
 
     def __init__(self, *, floor: float = DEFAULT_FLOOR) -> None:
         super().__init__("ucb1", floor)
