@@ -23,6 +23,9 @@ COMMANDS = {
     "off-policy": Target(
         "benchmarks.commands.off_policy:bench_off_policy", "Coverage of off-policy intervals on adaptive logs."
     ),
+    "routing": Target(
+        "benchmarks.commands.routing:bench_routing", "Regret of routing policies; time of a decision."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),
