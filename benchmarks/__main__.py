@@ -27,6 +27,9 @@ COMMANDS = {
     "best-agent": Target(
         "benchmarks.commands.best_agent:bench_best_agent", "Tasks until the best agent is identified."
     ),
+    "routing": Target(
+        "benchmarks.commands.routing:bench_routing", "Regret of routing policies; time of a decision."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

@@ -166,7 +166,7 @@ def test_all_problems_are_reported_together() -> None:
         ({"run": {"seed": True}}, "run.seed: input should be a valid integer, got True"),
         ({"run": 3}, "run: must be a table, got 3"),
         ({"grpo": {"group_size": 0}}, "grpo.group_size: input should be greater than or equal to 1, got 0"),
-        ({"routing": {"policy": "best"}}, "routing.policy: input should be 'thompson', 'rule_based' or 'uniform'"),
+        ({"routing": {"policy": "best"}}, "routing.policy: input should be 'thompson', 'linear_thompson'"),
         ({"canary": {"stages": [0.1, 0.5]}}, "canary.stages: stages must rise from above 0 to exactly 1.0"),
         ({"rewards": {"weights": {}}}, "rewards.weights: weights must name at least one reward component, got {}"),
         ({"agents": []}, "agents: at least one [[agents]] is needed"),
@@ -258,7 +258,13 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             {"routing": {"rules": {"mail": "nano"}}},
             ("routing.rules = {'mail': 'nano'}", "routing.policy = 'thompson'"),
         ),
-        ({"routing": {"policy": "uniform", "floor": 0.01}}, ("routing.floor = 0.01", "routing.policy = 'uniform'")),
+        ({"routing": {"policy": "uniform", "floor": 0.02}}, ("routing.floor = 0.02", "routing.policy = 'uniform'")),
+        ({"routing": {"policy": "fixed_weights"}}, ("routing.policy = 'fixed_weights'", "routing.weights")),
+        (
+            {"routing": {"policy": "fixed_weights", "weights": {"gone": 1.0}}},
+            ("routing.weights.gone", "[[agents]] has: nano"),
+        ),
+        ({"routing": {"policy": "ucb1", "discount": 0.9}}, ("routing.discount = 0.9", "routing.policy = 'ucb1'")),
         ({"routing": {"policy": "rule_based"}}, ("routing.policy = 'rule_based'", "routing.default_agent")),
         (
             {"routing": {"policy": "rule_based", "default_agent": "nano", "rules": {"mail": "gone"}}},

@@ -20,14 +20,26 @@ from upturn.arbiter.off_policy import (
     self_normalised,
     switch_doubly_robust,
 )
+from upturn.arbiter.policies import (
+    UCB1,
+    CheapestAboveBar,
+    FixedWeights,
+    HierarchicalThompson,
+    LinearThompson,
+    LinUCB,
+    StoredPolicy,
+    make_policy,
+)
 from upturn.arbiter.policy import (
     Candidate,
+    ContextualPolicy,
     DiscountedThompson,
     EpsilonGreedy,
     RoutingOutcome,
     RoutingPolicy,
     RuleBasedRouting,
     Uniform,
+    features_of,
 )
 from upturn.arbiter.policy_check import (
     PolicyCheck,
@@ -38,6 +50,7 @@ from upturn.arbiter.policy_check import (
     learned_target,
 )
 from upturn.arbiter.posterior import Posterior, probability_best
+from upturn.arbiter.price import Price, Usage, cost_usd
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
 from upturn.arbiter.replay import (
@@ -54,14 +67,21 @@ from upturn.arbiter.router import Router, RunKey
 from upturn.arbiter.tally import Capability, Count, Tally, capabilities
 
 __all__ = [
+    "UCB1",
     "AgentRegistry",
     "Candidate",
     "Capability",
+    "CheapestAboveBar",
     "CheckedEstimates",
+    "ContextualPolicy",
     "Count",
     "DiscountedThompson",
     "EpsilonGreedy",
+    "FixedWeights",
+    "HierarchicalThompson",
     "Interval",
+    "LinUCB",
+    "LinearThompson",
     "Load",
     "LoggedOutcome",
     "OffPolicyEstimate",
@@ -69,6 +89,7 @@ __all__ = [
     "PolicyCheck",
     "PolicyGate",
     "Posterior",
+    "Price",
     "Recording",
     "Replay",
     "ReplayOptions",
@@ -80,9 +101,11 @@ __all__ = [
     "RunKey",
     "Screening",
     "ServedAgent",
+    "StoredPolicy",
     "Tally",
     "Target",
     "Uniform",
+    "Usage",
     "agent_of",
     "all_estimates",
     "always",
@@ -91,11 +114,14 @@ __all__ = [
     "check_new_policy",
     "check_policy",
     "check_routing_policy",
+    "cost_usd",
     "direct_method",
     "doubly_robust",
+    "features_of",
     "inverse_propensity",
     "learned_target",
     "learning_policies",
+    "make_policy",
     "policy_gain",
     "probability_best",
     "read_recording",

@@ -7,7 +7,7 @@ policy can choose an ineligible agent or log a wrong propensity.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from upturn.arbiter.posterior import Posterior, probability_best
 from upturn.arbiter.tally import Tally
@@ -24,6 +24,8 @@ class Candidate:
     agent: str
     version: str
     """Id of the agent's incumbent version, whose results represent the agent during a canary."""
+    handicap: float = 0.0
+    """Weighted cost, latency and switching in units of reward; a policy maximises reward − handicap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,19 @@ class RoutingPolicy(Protocol):
 
     def snapshot(self) -> str:
         """Returns a hash of everything that ``probabilities`` depends on, except its arguments."""
+
+
+@runtime_checkable
+class ContextualPolicy(RoutingPolicy, Protocol):
+    """A policy that also depends on features of the task; the router stores them with the decision."""
+
+    def features(self, task: Task) -> tuple[float, ...]:
+        """Returns the features of the task that ``probabilities`` depends on, and that ``learn`` reads."""
+
+
+def features_of(policy: RoutingPolicy, task: Task) -> tuple[float, ...]:
+    """Returns the features that the policy sees of a task; empty = it uses none."""
+    return policy.features(task) if isinstance(policy, ContextualPolicy) else ()
 
 
 class _TallyPolicy:

@@ -17,7 +17,7 @@ from hashlib import blake2b, sha256
 from math import fsum
 from typing import Literal
 
-from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy
+from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy, features_of
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening
 from upturn.errors import RoutingError
 from upturn.records import Alternative, Decision, Task
@@ -78,6 +78,7 @@ class Router:
                 id=self._decision_id(task),
                 task_id=task.id,
                 family=task.family,
+                features=features_of(self.policy, task),
                 is_sticky=True,
                 reason=f"{earlier.chosen} serves episode {episode!r} already",
             )
@@ -156,6 +157,7 @@ class Router:
             episode=episode,
             release=offer.release,
             arm=None if offer.candidate is None else ("candidate" if is_candidate else "control"),
+            features=features_of(self.policy, task),
         )
 
     def _probabilities(self, task: Task, offers: Sequence[Offer]) -> Sequence[float]:

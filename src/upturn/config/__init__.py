@@ -24,6 +24,7 @@ from upturn.config.learning import (
 )
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
 from upturn.config.release import CanarySettings, ValidationSettings
+from upturn.config.routing import USED_BY_POLICY, PolicyName, RoutingConfig
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.section import (
     HUB_NAME,
@@ -35,7 +36,6 @@ from upturn.config.section import (
     PoolConfig,
     ReadinessConfig,
     RewardConfig,
-    RoutingConfig,
     RunConfig,
     TaskConfig,
     TrackerConfig,
@@ -73,6 +73,7 @@ __all__ = [
     "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
+    "USED_BY_POLICY",
     "AccessConfig",
     "AdapterSettings",
     "AgentConfig",
@@ -95,6 +96,7 @@ __all__ = [
     "NotNegative",
     "OptimiserSettings",
     "Packing",
+    "PolicyName",
     "PoolConfig",
     "Positive",
     "Precision",

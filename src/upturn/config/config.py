@@ -10,6 +10,7 @@ from upturn.config.gateway import GatewayConfig
 from upturn.config.keys import AccessConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
 from upturn.config.release import CanarySettings, ValidationSettings
+from upturn.config.routing import RoutingConfig
 from upturn.config.section import (
     AgentConfig,
     EnvironmentConfig,
@@ -17,7 +18,6 @@ from upturn.config.section import (
     PoolConfig,
     ReadinessConfig,
     RewardConfig,
-    RoutingConfig,
     RunConfig,
     TaskConfig,
     TrackerConfig,

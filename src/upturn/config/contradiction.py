@@ -5,10 +5,12 @@ so a saved configuration, which contains every setting, is accepted.
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from upturn.config.config import Config
 from upturn.config.learning import OptimiserSettings, RolloutConfig
+from upturn.config.routing import USED_BY_POLICY
 from upturn.config.section import AgentConfig, EnvironmentConfig
 from upturn.config.settings import Settings, changed_settings
 
@@ -48,11 +50,6 @@ _REQUIRED_BY_KIND = {
     "program": ("url", "model"),
     "callable": ("import_path",),
     "rule_based": ("import_path",),
-}
-_UNUSED_BY_POLICY = {
-    "thompson": {"default_agent", "rules"},
-    "rule_based": {"discount"},
-    "uniform": {"floor", "discount", "default_agent", "rules"},
 }
 _ENGINE_SETTINGS = {"url", "dialect", "weights", "logprobs", "api_key_env", "timeout_seconds", "max_length"}
 _UNUSED_BY_PLACE = {
@@ -174,12 +171,21 @@ def _tasks(config: Config) -> Iterator[Contradiction]:
 def _routing(config: Config) -> Iterator[Contradiction]:
     routing = config.routing
     policy = f"routing.policy = {routing.policy!r}"
-    unused = _UNUSED_BY_POLICY[routing.policy]
+    names = {member.name for member in fields(routing)} - {"policy"}
+    unused = names - USED_BY_POLICY[routing.policy]
     yield from _without_effect(routing, "routing", "routing.policy", f"with {policy}", names=unused)
+    agents_known = sorted(agent.name for agent in config.agents)
+    known = ", ".join(agents_known)
+    if routing.policy == "fixed_weights" and not any(routing.weights.values()):
+        yield Contradiction(
+            ("routing.weights", "routing.policy"), f"{policy} needs routing.weights: a share for one of: {known}"
+        )
+    for name in routing.weights:
+        if name not in agents_known:
+            message = f"routing.weights.{name} is of no agent; [[agents]] has: {known}"
+            yield Contradiction(("routing.weights", "agents"), message)
     if routing.policy != "rule_based":
         return
-    names = sorted(agent.name for agent in config.agents)
-    known = ", ".join(names)
     if not routing.default_agent:
         yield Contradiction(
             ("routing.default_agent", "routing.policy"), f"{policy} needs routing.default_agent, one of: {known}"
@@ -187,7 +193,7 @@ def _routing(config: Config) -> Iterator[Contradiction]:
     agents = {"default_agent": routing.default_agent}
     agents.update({f"rules.{family}": agent for family, agent in routing.rules.items()})
     for name, agent in agents.items():
-        if agent and agent not in names:
+        if agent and agent not in agents_known:
             yield Contradiction(
                 (f"routing.{name.partition('.')[0]}", "agents"),
                 f"routing.{name} = {agent!r} is no agent; [[agents]] has: {known}",

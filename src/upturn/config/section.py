@@ -233,24 +233,6 @@ class TaskConfig(Settings):
 
 
 @settings
-class RoutingConfig(Settings):
-    """The choice of an agent for each task."""
-
-    policy: Literal["thompson", "rule_based", "uniform"] = "thompson"
-    """Routing policy. ``thompson``: Thompson sampling on the outcomes by task family. ``rule_based``: the agent in
-    ``rules``. ``uniform``: all agents with equal probability, as a control."""
-    floor: Annotated[float, Field(gt=0, le=0.05)] = 0.05
-    """For thompson and rule_based: share of decisions that explore all agents with equal probability."""
-    discount: Annotated[float, Field(gt=0, le=1)] = 0.995
-    """For thompson: factor on the weight of earlier outcomes after each new outcome in their family. 1 = earlier
-    outcomes keep their weight."""
-    default_agent: str = ""
-    """For rule_based: agent for families without a rule."""
-    rules: dict[str, str] = field(default_factory=dict)
-    """For rule_based: agent by task family."""
-
-
-@settings
 class RewardConfig(Settings):
     """The score of a trajectory, and the reward in reinforcement learning."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from hashlib import sha256
 
-from upturn.arbiter import Candidate, Posterior, RoutingOutcome, RoutingPolicy
+from upturn.arbiter import Candidate, Posterior, RoutingOutcome, RoutingPolicy, features_of
 from upturn.records import Decision, Task
 
 CANARY_SHARE = 0.25
@@ -34,6 +34,10 @@ class ReservedTraffic:
                 scaled = [scale * probability for probability in probabilities]
                 return [*scaled[:index], self._share, *scaled[index + 1 :]]
         return probabilities
+
+    def features(self, task: Task) -> tuple[float, ...]:
+        """The policy's features of a task."""
+        return features_of(self._policy, task)
 
     def learn(self, decision: Decision, outcome: RoutingOutcome) -> None:
         """Updates the policy."""

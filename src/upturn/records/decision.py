@@ -54,6 +54,10 @@ class Decision:
     """The release whose canary chose between incumbent and candidate; None = no canary for the chosen agent."""
     arm: Arm | None = None
     """None = no canary."""
+    features: tuple[float, ...] = ()
+    """The features of the task that the policy saw, which it also learns from; empty = it uses none."""
+    propensity_error: float = 0.0
+    """Bound of the difference between ``propensity`` and the true probability of ``chosen``; 0 = they are equal."""
 
 
 @record

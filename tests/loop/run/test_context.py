@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.errands import MODEL
-from upturn.arbiter import DiscountedThompson, RuleBasedRouting, Uniform
+from upturn.arbiter import HierarchicalThompson, RuleBasedRouting, Uniform
 from upturn.config import AgentConfig, ContextConfig, LoopConfig, UpstreamConfig
 from upturn.errors import ConfigError, JournalError, StoreBusyError
 from upturn.loop.cycle import serve
@@ -229,7 +229,7 @@ def test_the_version_of_a_configured_agent(settings: dict[str, Any], expected: A
 
 
 def test_policy_and_limits_follow_the_configuration(desk: ModuleType) -> None:
-    assert isinstance(policy_of(desk.config()), DiscountedThompson)
+    assert isinstance(policy_of(desk.config()), HierarchicalThompson)
     assert isinstance(policy_of(desk.config(routing={"policy": "uniform"})), Uniform)
     rule_based = desk.config(routing={"policy": "rule_based", "default_agent": "solver"})
     assert isinstance(policy_of(rule_based), RuleBasedRouting)

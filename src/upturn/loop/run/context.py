@@ -10,7 +10,7 @@ from typing import Literal
 
 from upturn import __version__
 from upturn.agents.context import Budget, parameters_of
-from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
+from upturn.arbiter import AgentRegistry, Router, RunKey, StoredPolicy, make_policy
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.errors import ConfigError
@@ -30,7 +30,6 @@ from upturn.training.distributed import World
 
 _UNNAMED = "default"
 """SGLang's name for weights without a name."""
-LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
 
 
 @dataclass
@@ -55,7 +54,7 @@ class Context:
     kit: EnvironmentKit
     runtime: AgentRuntime
     router: Router
-    policy: LearnedPolicy
+    policy: StoredPolicy
     service: Service
     progress: Progress
     world: World | None = None
@@ -347,15 +346,9 @@ def limits_of(config: Config) -> Limits:
     return Limits(**{limit.name: getattr(config.environment, limit.name) for limit in fields(Limits)})
 
 
-def policy_of(config: Config) -> LearnedPolicy:
+def policy_of(config: Config) -> StoredPolicy:
     """The configured routing policy, untrained."""
-    routing = config.routing
-    tally = Tally(discount=routing.discount)
-    if routing.policy == "thompson":
-        return DiscountedThompson(floor=routing.floor, tally=tally)
-    if routing.policy == "uniform":
-        return Uniform(tally=tally)
-    return RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor, tally=tally)
+    return make_policy(config.routing)
 
 
 def _threads(config: Config, world: World | None) -> int:

@@ -1,0 +1,27 @@
+"""``python -m benchmarks routing``: regret in simulated scenarios against Vowpal Wabbit, and time of a decision."""
+
+from typing import Annotated
+
+import typer
+
+from benchmarks.commands.options import AsJson, Quick, emit_and_exit
+from upturn.cli import progress
+
+
+def bench_routing(
+    seeds: Annotated[int, typer.Option(min=2, help="Simulated streams per scenario.")] = 20,
+    tasks: Annotated[int, typer.Option(min=200, help="Tasks per stream.")] = 2_000,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Route simulated tasks by Upturn's policies and by Vowpal Wabbit's, and time a decision of 100 agents.
+
+    It needs ``pip install vowpalwabbit==9.11.9``.
+    """
+    from benchmarks.routing import SCENARIOS, measure_regret, measure_time
+
+    seeds, tasks, scenarios = (2, 200, SCENARIOS[:1]) if quick else (seeds, tasks, SCENARIOS)
+    results = measure_time(outcomes=300 if quick else 3_000)
+    with progress("streams", seeds * len(scenarios)) as ticker:
+        results += measure_regret(scenarios, tasks=tasks, seeds=seeds, on_done=ticker.advance)
+    emit_and_exit("routing", tuple(results), {"seeds": seeds, "tasks": tasks}, as_json=as_json)

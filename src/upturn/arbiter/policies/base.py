@@ -1,0 +1,123 @@
+"""What all policies of this room share: the floor, counts for reports, the hash of what was learned, and the state.
+
+The router samples from the probabilities that a policy returns, so a logged propensity is the true one, also where
+the probabilities approximate those of an ideal algorithm.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upturn.arbiter.policy import Candidate, RoutingOutcome
+from upturn.arbiter.posterior import Posterior
+from upturn.arbiter.tally import Tally
+from upturn.errors import RecordError
+from upturn.records import Decision, Task, fields_json, from_fields, record
+
+Array = NDArray[np.float64]
+
+MAX_FLOOR = 0.5
+"""Maximum exploration floor of the policies here."""
+DEFAULT_FLOOR = 0.01
+"""With two agents whose success rates differ by .12, a floor costs .06 of its share: .06 points at .01, and .3 at
+.05 (docs/decisions.md)."""
+
+
+@record
+class PolicyState:
+    """Everything that a policy learned, without its settings."""
+
+    policy: str
+    """Name of the policy."""
+    history: str
+    """Hash of the outcomes learned, in their order."""
+    tally: str
+    """State of the counts."""
+    learned: str
+    """State of the policy's estimates; its form depends on the policy."""
+
+
+class LearningPolicy:
+    """Base of the policies: counts outcomes, keeps the hash of the learned history, and adds the floor."""
+
+    def __init__(self, name: str, floor: float, **settings: object) -> None:
+        """``settings``: everything else that the probabilities depend on, for the snapshot."""
+        if not 0 < floor <= MAX_FLOOR:
+            raise ValueError(f"the exploration floor must be above 0 and at most {MAX_FLOOR}, got {floor!r}")
+        self.name = name
+        self.floor = floor
+        self.tally = Tally(discount=1.0)
+        self._settings = repr(sorted({"floor": floor, **settings}.items()))
+        self._history = ""
+        self._snapshot: str | None = None  # None = not computed since the last outcome
+
+    @abstractmethod
+    def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
+        """Returns the probability of each candidate without exploration floor; the results sum to 1."""
+
+    @abstractmethod
+    def _update(self, decision: Decision, reward: float) -> None:
+        """Updates the estimates by one outcome."""
+
+    @abstractmethod
+    def _dump(self) -> str:
+        """Returns the estimates as text."""
+
+    @abstractmethod
+    def _load(self, learned: str) -> None:
+        """Replaces the estimates by those of ``_dump``."""
+
+    def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
+        """Returns ``(1 − floor) · p + floor / K`` for the policy's own probabilities p of K candidates."""
+        scores = self._scores(task, candidates)
+        floored = (1 - self.floor) * scores + self.floor / len(candidates)
+        return list((floored / floored.sum()).tolist())
+
+    def learn(self, decision: Decision, outcome: RoutingOutcome) -> None:
+        """Learns the outcome of one decision; a missing reward is counted and teaches nothing."""
+        if outcome.decision_id != decision.id:
+            raise ValueError(f"the outcome is of decision {outcome.decision_id!r}, not of {decision.id!r}")
+        self.tally.add(decision.family, decision.chosen, outcome.reward)
+        learned = (decision.id, decision.family, decision.chosen, outcome.reward, decision.features)
+        self._history = sha256(f"{self._history}{learned!r}".encode()).hexdigest()[:16]
+        self._snapshot = None
+        if outcome.reward is not None:
+            self._update(decision, outcome.reward)
+
+    def belief(self, family: str, version: str) -> Posterior | None:
+        """Returns the posterior of the version's success rate in the family, by the counts."""
+        return self.tally.posterior(family, version)
+
+    def snapshot(self) -> str:
+        """Returns a hash of name, settings and learned history."""
+        if self._snapshot is None:
+            text = f"{self.name}\n{self._settings}\n{self._history}"
+            self._snapshot = sha256(text.encode()).hexdigest()[:16]
+        return self._snapshot
+
+    def state(self) -> str:
+        """Returns what was learned as JSON text, without settings; equal histories give equal text."""
+        return fields_json(PolicyState(self.name, self._history, self.tally.state(), self._dump()))
+
+    def restore(self, state: str) -> None:
+        """Replaces what was learned by ``state``; raises RecordError for invalid text or another policy's state."""
+        restored = from_fields(PolicyState, state)
+        if restored.policy != self.name:
+            raise RecordError(f"the state is of policy {restored.policy!r}, not of {self.name!r}; replay the log")
+        self._load(restored.learned)
+        self.tally.restore(restored.tally)
+        self._history, self._snapshot = restored.history, None
+
+
+def handicaps(candidates: Sequence[Candidate]) -> Array:
+    """Returns the candidates' handicaps, shape (K,)."""
+    return np.array([candidate.handicap for candidate in candidates])
+
+
+def shared_equally(values: Array) -> Array:
+    """Returns probability 1 shared equally by the values within 1e-12 of the largest."""
+    leaders = (values >= values.max() - 1e-12).astype(np.float64)
+    return np.asarray(leaders / leaders.sum(), dtype=np.float64)

@@ -1,0 +1,71 @@
+"""The section ``[routing]``: the policy that chooses an agent for each task."""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from upturn.config.settings import NotNegative, Positive, Settings, settings
+
+PolicyName = Literal[
+    "thompson",
+    "linear_thompson",
+    "discounted_thompson",
+    "lin_ucb",
+    "ucb1",
+    "epsilon_greedy",
+    "fixed_weights",
+    "cheapest",
+    "rule_based",
+    "uniform",
+]
+
+
+@settings
+class RoutingConfig(Settings):
+    """The choice of an agent for each task."""
+
+    policy: PolicyName = "thompson"
+    """Routing policy (docs/routing.md). ``thompson``: Thompson sampling on the outcomes by task family, which
+    borrows from other families and forgets on evidence of change. ``linear_thompson``: the same on 64 features of
+    the task. ``discounted_thompson``: on outcomes that lose weight by ``discount``. ``lin_ucb``, ``ucb1``: the
+    highest upper confidence limit. ``epsilon_greedy``: the highest mean. ``fixed_weights``: by ``weights``.
+    ``cheapest``: the lowest cost among agents with a mean of at least ``bar``. ``rule_based``: the agent in
+    ``rules``. ``uniform``: all agents with equal probability, as a control."""
+    floor: Annotated[float, Field(gt=0, le=0.05)] = 0.01
+    """Share of decisions that explore all agents with equal probability. Not for epsilon_greedy and uniform."""
+    threshold: Positive = 12.0
+    """For thompson and linear_thompson: evidence of a change, in natural log units, at which earlier outcomes are
+    forgotten. If nothing changes, the mean time between alarms is at least e^threshold outcomes for each
+    detector."""
+    discount: Annotated[float, Field(gt=0, le=1)] = 0.995
+    """For discounted_thompson: factor on the weight of earlier outcomes after each new outcome in their family. 1 =
+    earlier outcomes keep their weight."""
+    alpha: NotNegative = 0.5
+    """For lin_ucb: weight of the standard deviation."""
+    epsilon: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """For epsilon_greedy: share of decisions that explore all agents with equal probability."""
+    bar: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """For cheapest: mean success rate in the family that an agent must reach."""
+    weights: Mapping[str, NotNegative] = field(default_factory=dict)
+    """For fixed_weights: share by agent; shares are scaled to sum to 1 over the eligible agents."""
+    default_agent: str = ""
+    """For rule_based: agent for families without a rule."""
+    rules: dict[str, str] = field(default_factory=dict)
+    """For rule_based: agent by task family."""
+
+
+USED_BY_POLICY: Mapping[PolicyName, frozenset[str]] = {
+    "thompson": frozenset({"floor", "threshold"}),
+    "linear_thompson": frozenset({"floor", "threshold"}),
+    "discounted_thompson": frozenset({"floor", "discount"}),
+    "lin_ucb": frozenset({"floor", "alpha"}),
+    "ucb1": frozenset({"floor"}),
+    "epsilon_greedy": frozenset({"epsilon"}),
+    "fixed_weights": frozenset({"floor", "weights"}),
+    "cheapest": frozenset({"floor", "bar"}),
+    "rule_based": frozenset({"floor", "default_agent", "rules"}),
+    "uniform": frozenset(),
+}
+"""The settings that each policy uses; another one that is not at its default is an error."""
