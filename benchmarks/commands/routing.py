@@ -18,7 +18,7 @@ def bench_routing(
 
     It needs ``pip install vowpalwabbit==9.11.9``.
     """
-    from benchmarks.routing import SCENARIOS, measure_regret, measure_time
+    from benchmarks.routing.regret import SCENARIOS, measure_regret, measure_time
 
     seeds, tasks, scenarios = (2, 200, SCENARIOS[:1]) if quick else (seeds, tasks, SCENARIOS)
     results = measure_time(outcomes=300 if quick else 3_000)
