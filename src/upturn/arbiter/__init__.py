@@ -5,6 +5,7 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.learner import Learner, PrimaryMetric, StoredPolicy
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -38,11 +39,13 @@ __all__ = [
     "DiscountedThompson",
     "EpsilonGreedy",
     "Interval",
+    "Learner",
     "Load",
     "LoggedOutcome",
     "OffPolicyEstimate",
     "Offer",
     "Posterior",
+    "PrimaryMetric",
     "Recording",
     "Replay",
     "ReplayOptions",
@@ -53,6 +56,7 @@ __all__ = [
     "RunKey",
     "Screening",
     "ServedAgent",
+    "StoredPolicy",
     "Tally",
     "Target",
     "Uniform",

@@ -18,6 +18,7 @@ from upturn.records.codec import (
 from upturn.records.decision import Alternative, Arm, Decision, Feedback, FeedbackSubject
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
+from upturn.records.limits import AgentLimits
 from upturn.records.preference import (
     PreferencePair,
     PreferenceSource,
@@ -49,6 +50,7 @@ __all__ = [
     "RECORD_VERSION",
     "Action",
     "AgentKind",
+    "AgentLimits",
     "AgentVersion",
     "Alternative",
     "Arm",
