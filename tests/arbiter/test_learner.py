@@ -43,9 +43,7 @@ def executed(name: str, version: str = A, *, run: str = "", task: str = "") -> t
 
 
 def verdict(name: str, value: EvaluationVerdict, *, evaluator: str = "judge/1") -> Evaluation:
-    return Evaluation(
-        f"{evaluator}-{name}", f"task-{name}", f"run-{name}", evaluator, value, (), {}, {}, None
-    )
+    return Evaluation(f"{evaluator}-{name}", f"task-{name}", f"run-{name}", evaluator, value, (), {}, {}, None)
 
 
 def rating(

@@ -17,7 +17,7 @@ from upturn.pool import Pool
 from upturn.records import AgentLimits
 with Pool.open(sys.argv[1], beside=True) as pool:
     for number in range(20):
-        pool.change(AgentLimits, lambda _: AgentLimits("nano", f"{sys.argv[2]} {number}", max_concurrent=number + 1))
+        pool.change(AgentLimits, lambda _: AgentLimits("nano", f"{sys.argv[2]} {number}"))
 """
 
 

@@ -44,7 +44,7 @@ class PrimaryMetric:
             raise ValueError(f"low and high must be two finite numbers, got {self.low!r} and {self.high!r}")
 
     def reward(self, value: float) -> float | None:
-        """Returns the reward of a value, in [0, 1]; None for a value outside of the range, which teaches nothing."""
+        """Returns the reward of a value, in [0, 1]; None = outside of the range, teaches nothing."""
         share = (value - self.low) / (self.high - self.low)
         return share if 0 <= share <= 1 else None
 
@@ -92,14 +92,9 @@ class Learner:
         ``until``: number of the last record to read; None = all that are stored now.
         """
         end = last_sequence(self._pool.engine) if until is None else until
-        metric, learned = self._metric, 0
+        learned = 0
         for outcome in outcomes_after(
-            self._pool.engine,
-            self.sequence,
-            end,
-            metric=metric.name,
-            reward=metric.reward,
-            tenant=self._tenant,
+            self._pool.engine, self.sequence, end, metric=self._metric, tenant=self._tenant
         ):
             self.policy.learn(outcome.decision, RoutingOutcome(outcome.decision.id, outcome.reward))
             learned += outcome.reward is not None

@@ -1,7 +1,7 @@
 """``upturn release``: lists, starts, shows and controls the releases in a pool.
 
-Every change is one stored state of the release; the pool keeps the earlier ones. Changes are refused while a loop
-or gateway has the pool open for writing; it applies changes from its next start on.
+Every change is one stored state of the release; the pool keeps the earlier ones. A loop that has the pool open
+applies it before its next wave of tasks.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from upturn.deployment import (
     ReleaseDesign,
     Validation,
     candidate_share,
+    check_free,
     grid,
     history_of,
     plan_release,
@@ -30,7 +31,7 @@ from upturn.deployment import (
 from upturn.deployment import release as lifecycle
 from upturn.errors import RecordError, ReleaseError, UnknownNameError
 from upturn.interval import wilson_interval
-from upturn.pool import Pool
+from upturn.pool import Pool, States
 from upturn.records import AgentVersion, JsonValue, Release, Result, from_json
 
 release_app = typer.Typer()
@@ -67,7 +68,7 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
     *,
     pool: PoolPath,
     validation: Annotated[
-        Path | None, typer.Option(help="File with a passed validation, written by upturn.records.to_json.")
+        Path | None, typer.Option(help="File with a passed validation: validation.json of a run.")
     ] = None,
     skip_validation: Annotated[
         bool, typer.Option("--skip-validation", help="Start without a validation; requires --who and --why.")
@@ -79,20 +80,17 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
 ) -> None:
     """Start the canary of a candidate that passed validation, or by an audited override."""
     ground, settings = _ground(validation, skip_validation, Override(who, why)), _canary_settings(config)
-    Pool.open(pool, read_only=True).close()
-    with Pool.open(pool) as opened:
+    with Pool.open(pool, beside=True) as opened:
         versions = {version.id: version for version in opened.agent_versions()}
-        releases = opened.states(Release)
         pair = _version(versions, incumbent), _version(versions, candidate)
-        for release in releases:
-            if release.agent == pair[0].agent and release.state in ("canary", "watch"):
-                raise ReleaseError(
-                    f"agent {release.agent!r} already has release {release.id!r}, which is "
-                    f"{release_status(release)!r}; promote it or roll it back first"
-                )
-        history = history_of(releases, incumbent, candidate, pair[0].agent)
-        release = lifecycle.start(*pair, settings, ground, history=history)
-        opened.append(release)
+
+        def begin(states: States[Release]) -> Release:
+            releases = states.all()
+            check_free(pair[0].agent, releases)
+            history = history_of(releases, incumbent, candidate, pair[0].agent)
+            return lifecycle.start(*pair, settings, ground, history=history)
+
+        release = opened.change(Release, begin)
     _show("release start", release, as_json)
 
 
@@ -101,10 +99,10 @@ def _add_command(name: str, act: Callable[[Release, Override], Release], summary
 
     @release_app.command(name, help=summary)
     def command(release_id: ReleaseId, *, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False) -> None:
-        Pool.open(pool, read_only=True).close()  # refuses a path without a pool
-        with Pool.open(pool) as opened:
-            release = act(_find(opened.states(Release), release_id), Override(who, why))
-            opened.append(release)
+        with Pool.open(pool, beside=True) as opened:
+            release = opened.change(
+                Release, lambda states: act(_find(states.all(), release_id), Override(who, why))
+            )
         _show(f"release {name}", release, as_json)
 
 

@@ -19,12 +19,14 @@ from upturn.deployment.plan import (
     validation_shares,
 )
 from upturn.deployment.release import (
+    OPEN_STATES,
     History,
     Override,
     RegistryTraffic,
     Traffic,
     apply_traffic,
     candidate_share,
+    check_free,
     history_of,
     hold,
     promote,
@@ -39,6 +41,7 @@ from upturn.deployment.validation import Comparison, Pair, Validation, Validatio
 
 __all__ = [
     "FALSE_FAILURES",
+    "OPEN_STATES",
     "PLAN_STEPS",
     "SCENARIOS",
     "Awaited",
@@ -59,6 +62,7 @@ __all__ = [
     "ValidationVerdict",
     "apply_traffic",
     "candidate_share",
+    "check_free",
     "episodes_of",
     "grid",
     "history_of",

@@ -1,9 +1,9 @@
 """Writing records in one transaction: all of them or none.
 
 Order of writing: tasks, decisions, calls, contents of calls, trajectories, evaluations, feedback, agent versions,
-snapshots, releases, runs, limits of agents, then the rollout key and the import. A trajectory belongs to its task's tenant and an
-evaluation to its trajectory's tenant, so the task and the trajectory must be stored already or be written in the
-same transaction.
+snapshots, releases, runs, limits of agents, then the rollout key and the import. A trajectory belongs to its task's
+tenant and an evaluation to its trajectory's tenant, so the task and the trajectory must be stored already or be
+written in the same transaction.
 """
 
 import time

@@ -174,7 +174,7 @@ class PoolReader:
         return list(self._pages(Snapshot, select(schema.snapshots), schema.snapshots))
 
     def states(self, cls: type[StateT], record_id: str | None = None) -> list[StateT]:
-        """Returns the current state of each record of a class, or all states of one in the order of their storage."""
+        """Returns the current state of each record, or all states of one in the order of their storage."""
         table = KINDS[cls].table
         if record_id is None:
             return list(self._pages(cls, select(table), table))
@@ -182,6 +182,11 @@ class PoolReader:
             schema.history.c.kind == table.name, schema.history.c.record_id == record_id
         )
         return list(self._pages(cls, past, schema.history))
+
+    def state(self, cls: type[StateT], record_id: str) -> StateT | None:
+        """Returns the current state of a record; None = it is not stored."""
+        with self.engine.connect() as connection:
+            return States(connection, cls).get(record_id)
 
     def _last_sequence(self) -> int:
         """Returns the sequence number of the latest trajectory or evaluation."""

@@ -1,9 +1,9 @@
 """The pool: one database file, one process that writes all the time, any number of readers.
 
 Other processes may change releases and other states at any time (``open(beside=True)``): their transactions are
-short, and numbers of records continue after those of all processes. A write returns when it is durable. Stored records never change: writing an id again is a no-op for equal content
-and an error for other content. Only releases, runs and limits of agents change state; earlier states stay in
-the history.
+short, and numbers of records continue after those of all processes. A write returns when it is durable. Stored
+records never change: writing an id again is a no-op for equal content and an error for other content. Only
+releases, runs and limits of agents change state; earlier states stay in the history.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from upturn.errors import StoreBusyError, StoreError
 from upturn.pool.batch import BatchWriter, Imported, RolloutKey, prepare
 from upturn.pool.commit import GroupCommitter
 from upturn.pool.database import bring_to_head, check_head, is_at_head, reading_engine, writing_engine
-from upturn.pool.reader import PoolReader, StateT, States
+from upturn.pool.reader import PoolReader, States, StateT
 from upturn.pool.row import PoolRecord
 from upturn.records import Evaluation, Task, Trajectory
 
@@ -75,8 +75,9 @@ class Pool(PoolReader):
     ) -> Self:
         """Opens the pool at ``path``; creates it if it does not exist, and upgrades it, unless ``read_only``.
 
-        ``beside``: to change a few records although another process may have it open for writing. ``clock`` returns UTC seconds for ``recorded_at``. Raises StoreBusyError if another process has it open for
-        writing, and StoreError for a missing file, a file that is no pool, or one of another version.
+        ``beside``: to change a few records although another process may have it open for writing. ``clock`` returns
+        UTC seconds for ``recorded_at``. Raises StoreBusyError if another process has it open for writing, and
+        StoreError for a missing file, a file that is no pool, or one of another version.
         """
         path = Path(path)
         if path.is_dir():

@@ -15,6 +15,7 @@ from upturn.loop.run.context import (
     transfer_folder,
     version_of,
 )
+from upturn.loop.run.in_service import InService, incumbent_of
 from upturn.loop.run.journal import read_progress
 from upturn.loop.run.preflight import name_problems
 from upturn.loop.run.reward_models import proxy_scores
@@ -26,9 +27,11 @@ __all__ = [
     "SET_ASIDE",
     "Context",
     "FileKit",
+    "InService",
     "adapter_settings",
     "choose_run",
     "configure_torch",
+    "incumbent_of",
     "latest_run",
     "limits_of",
     "name_problems",

@@ -10,20 +10,32 @@ from typing import Literal
 
 from upturn import __version__
 from upturn.agents.context import Budget, parameters_of
-from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RuleBasedRouting, RunKey, Tally, Uniform
+from upturn.arbiter import (
+    AgentRegistry,
+    DiscountedThompson,
+    Learner,
+    Router,
+    RuleBasedRouting,
+    RunKey,
+    Tally,
+    Uniform,
+)
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
+from upturn.loop.canary_traffic import reserved_policy
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
+from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import load_checked_kit
 from upturn.loop.run.reward_models import check_same_models
 from upturn.loop.run.task_source import served_families, trained_families
-from upturn.loop.service import Service
+from upturn.loop.service import Served, Service
 from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
+from upturn.pool.serving import RouterSnapshot
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 from upturn.threads import cpu_quota, default_threads, usable_cores
 from upturn.training.distributed import World
@@ -56,6 +68,8 @@ class Context:
     runtime: AgentRuntime
     router: Router
     policy: LearnedPolicy
+    learner: Learner
+    in_service: InService
     service: Service
     progress: Progress
     world: World | None = None
@@ -118,6 +132,7 @@ class Context:
         """State that serving changes besides the pool; to be journalled after each step that serves."""
         return {
             "policy": self.policy.state(),
+            "sequence": self.learner.sequence,
             "registry": self.router.registry.state(),
             "tasks_served": self.position.tasks_served,
         }
@@ -125,11 +140,34 @@ class Context:
     def restore_routing(self, state: JsonValue) -> None:
         """Restores a journalled state."""
         assert isinstance(state, dict)
-        self.policy.restore(str(state["policy"]))
-        self.router.registry.restore(str(state["registry"]))
-        served = state["tasks_served"]
+        served, sequence = state["tasks_served"], state["sequence"]
         assert isinstance(served, int)
+        assert isinstance(sequence, int)
+        self.learner.restore(RouterSnapshot(str(state["policy"]), sequence))
+        self.router.registry.restore(str(state["registry"]))
+        self.in_service.forget()  # a step that is not in the journal serves what the pool says now
         self.position.tasks_served = served
+
+    def serve_wave(self, count: int) -> list[Served]:
+        """Serves the next tasks under the releases and limits that the pool has now."""
+        self.in_service.sync()
+        self.router.policy = reserved_policy(
+            self.policy, [release.agent for release in self.in_service.open_releases()]
+        )
+        try:
+            return self.service.serve(self.next_tasks(count))
+        finally:
+            self.router.policy = self.policy
+
+    def start_service(self) -> None:
+        """Begins with what earlier runs on the pool have learned and promoted; a resumed run, as it began."""
+
+        def begin() -> JsonValue:
+            self.learner.start()
+            self.in_service.sync()
+            return self.routing_state()
+
+        self.restore_routing(self.journal.json_step("begin", begin))
 
     def purpose(self, name: str, temperature: float | None = None) -> Purpose:
         """Identifies rollouts of this run by a name."""
@@ -148,7 +186,9 @@ def open_run(
 ) -> Iterator[Context]:
     """Opens a new or interrupted run in ``run_dir``.
 
-    ``api_keys``: by the environment variable that holds them (``config.api_keys``); None means that none is needed.
+    A command that only trains begins with the configured versions, others with what the pool's earlier runs have
+    learned and promoted. ``api_keys``: by the environment variable that holds them (``config.api_keys``); None
+    means that none is needed.
     Raises ConfigError for names that cannot be resolved, JournalError when the folder holds another run,
     StoreBusyError when its pool is in use.
     """
@@ -167,12 +207,15 @@ def open_run(
         (run_dir / "config.json").write_text(config.to_json())
         policy = policy_of(config)
         registry = AgentRegistry()
+        in_service = InService(pool, registry)
         for agent in config.agents:
             version = store_agent_version(pool, version_of(agent))
             registry.add(version, max_concurrent=agent.load_cap)
+            in_service.configure(version, max_concurrent=agent.load_cap)
         run_id = run_dir.name
         router = Router(registry, policy, RunKey(run_id, config.run.seed))
-        service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
+        learner = Learner(pool, policy, tenant=config.pool.tenant)
+        service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed), learner=learner)
         progress = FailureProgress(progress, service.failures)
         world = None if world is None else replace(world, device=device)
         context = Context(
@@ -185,6 +228,8 @@ def open_run(
             runtime,
             router,
             policy,
+            learner,
+            in_service,
             service,
             progress,
             world,
@@ -193,6 +238,8 @@ def open_run(
         if needs_torch:
             progress.note(f"device: {describe_device(device)}")
         context.start()
+        if not command.startswith("train"):
+            context.start_service()
         yield context
 
 

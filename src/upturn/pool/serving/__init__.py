@@ -3,13 +3,14 @@
 Start with ``outcome``.
 """
 
-from upturn.pool.serving.outcome import FeedbackValue, StoredOutcome, last_sequence, outcomes_after
+from upturn.pool.serving.outcome import Metric, StoredOutcome, evaluated_until, last_sequence, outcomes_after
 from upturn.pool.serving.snapshot import RouterSnapshot, load_router, save_router
 
 __all__ = [
-    "FeedbackValue",
+    "Metric",
     "RouterSnapshot",
     "StoredOutcome",
+    "evaluated_until",
     "last_sequence",
     "load_router",
     "outcomes_after",

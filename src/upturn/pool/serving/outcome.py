@@ -10,8 +10,8 @@ Which outcome a record is depends on records with lower sequence numbers only. S
 change, whoever reads them, and in however many parts. Feedback on a subject that is stored later is no outcome.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, func, literal, or_, select, union_all
 from sqlalchemy.orm import aliased
@@ -20,8 +20,17 @@ from upturn.pool import schema
 from upturn.pool.selection import Scope, in_scope
 from upturn.records import Decision, from_fields
 
-FeedbackValue = Callable[[float], float | None]
-"""The reward, in [0, 1], of a value of the primary metric; None = it is no reward."""
+
+class Metric(Protocol):
+    """The feedback that teaches."""
+
+    @property
+    def name(self) -> str:
+        """The metric of its feedback."""
+
+    def reward(self, value: float) -> float | None:
+        """Returns the reward of a value, in [0, 1]; None = it teaches nothing."""
+
 
 _PAGE = 400
 """Events read at once."""
@@ -51,15 +60,23 @@ def last_sequence(engine: Engine) -> int:
         return _last_sequence(connection)
 
 
+def evaluated_until(engine: Engine, evaluation_ids: Sequence[str]) -> int:
+    """Returns the highest number of these evaluations; 0 = none is stored."""
+    column = schema.evaluations.c.sequence
+    with engine.connect() as connection:
+        query = select(func.max(column)).where(schema.evaluations.c.id.in_(evaluation_ids))
+        return connection.execute(query).scalar() or 0
+
+
 def outcomes_after(
-    engine: Engine, start: int, end: int, *, metric: str, reward: FeedbackValue, tenant: Scope
+    engine: Engine, start: int, end: int, *, metric: Metric, tenant: Scope
 ) -> Iterator[StoredOutcome]:
     """Yields the outcomes in records with numbers above ``start`` and at most ``end``, in their order."""
     while start < end:
         with engine.connect() as connection:
-            events = _events(connection, (start, end), metric, reward, tenant)
+            events = _events(connection, (start, end), metric, tenant)
             stop = end if len(events) < _PAGE else events[-1].sequence
-            outcomes = list(_first_values(connection, events, metric, reward))
+            outcomes = list(_first_values(connection, events, metric))
         yield from outcomes
         start = stop
 
@@ -69,9 +86,7 @@ def _last_sequence(connection: Connection) -> int:
     return max(connection.execute(select(func.max(table.c.sequence))).scalar() or 0 for table in tables)
 
 
-def _events(
-    connection: Connection, span: tuple[int, int], metric: str, reward: FeedbackValue, tenant: Scope
-) -> list[_Event]:
+def _events(connection: Connection, span: tuple[int, int], metric: Metric, tenant: Scope) -> list[_Event]:
     """Returns the first events in the span, in their order, each with its decision."""
 
     def within(column: ColumnElement[int]) -> ColumnElement[bool]:
@@ -82,17 +97,15 @@ def _events(
         query.where(within(column), *in_scope(owner, tenant))
         for query, column, owner in (
             (_evaluated(), evaluations.c.sequence, evaluations.c.tenant),
-            (_rated(metric), feedback.c.sequence, feedback.c.tenant),
+            (_rated(metric.name), feedback.c.sequence, feedback.c.tenant),
             (_fallen_back(), calls.c.sequence, calls.c.tenant),
         )
     ]
     rows = connection.execute(union_all(*queries).order_by("sequence").limit(_PAGE)).all()
-    return [_event(row, reward) for row in rows]
+    return [_event(row, metric) for row in rows]
 
 
-def _first_values(
-    connection: Connection, events: Sequence[_Event], metric: str, reward: FeedbackValue
-) -> Iterator[StoredOutcome]:
+def _first_values(connection: Connection, events: Sequence[_Event], metric: Metric) -> Iterator[StoredOutcome]:
     """Yields the events that are outcomes."""
     if not events:
         return
@@ -101,7 +114,7 @@ def _first_values(
     table, before = schema.decisions, events[0].sequence
     query = select(table.c.id, table.c.fields).where(table.c.id.in_(ids))
     decisions = {row.id: from_fields(Decision, row.fields) for row in connection.execute(query)}
-    known += _earlier(connection, list(decisions), before, metric, reward)
+    known += _earlier(connection, list(decisions), before, metric)
     first: dict[str, int] = {}
     first_missing: dict[str, int] = {}
     for event in sorted(known):
@@ -116,15 +129,11 @@ def _first_values(
             yield StoredOutcome(event.sequence, decisions[event.decision_id], event.reward)
 
 
-def _earlier(
-    connection: Connection, ids: Sequence[str], before: int, metric: str, reward: FeedbackValue
-) -> list[_Event]:
+def _earlier(connection: Connection, ids: Sequence[str], before: int, metric: Metric) -> list[_Event]:
     """Returns the events of these decisions before a number."""
     evaluations, feedback, calls = schema.evaluations, schema.feedback, schema.calls
     chosen = select(schema.decisions).where(schema.decisions.c.id.in_(ids)).subquery()
-    executed = select(schema.trajectories.c.id).where(
-        schema.trajectories.c.task_id.in_(select(chosen.c.task_id))
-    )
+    executed = select(schema.trajectories.c.id).where(schema.trajectories.c.task_id.in_(select(chosen.c.task_id)))
     kind, subject = feedback.c.subject_kind, feedback.c.subject_id
     subjects = or_(
         and_(kind == "decision", subject.in_(ids)),
@@ -133,19 +142,19 @@ def _earlier(
     )
     queries = [
         _evaluated().where(evaluations.c.sequence < before, evaluations.c.trajectory_id.in_(executed)),
-        _rated(metric).where(feedback.c.sequence < before, subjects),
+        _rated(metric.name).where(feedback.c.sequence < before, subjects),
         _fallen_back().where(calls.c.sequence < before, calls.c.id.in_(ids)),
     ]
-    return [_event(row, reward) for row in connection.execute(union_all(*queries))]
+    return [_event(row, metric) for row in connection.execute(union_all(*queries))]
 
 
-def _event(row: Any, reward: FeedbackValue) -> _Event:
-    """The verdict of an evaluation is its reward; of feedback, ``reward`` of its value."""
+def _event(row: Any, metric: Metric) -> _Event:
+    """The verdict of an evaluation is its reward; of feedback, that of its value."""
     if row.verdict == "missing":
         return _Event(row.sequence, row.decision_id or "", None)
     if row.verdict:
         return _Event(row.sequence, row.decision_id or "", float(row.verdict == "success"))
-    value = reward(row.value)
+    value = metric.reward(row.value)
     return _Event(row.sequence, (row.decision_id or "") if value is not None else "", value)
 
 
@@ -228,9 +237,7 @@ def _rated(metric: str) -> Select[Any]:
         .order_by(opening.c.sequence)
         .limit(1)
     )
-    found = func.coalesce(
-        direct.scalar_subquery(), of_trajectory.scalar_subquery(), of_episode.scalar_subquery()
-    )
+    found = func.coalesce(direct.scalar_subquery(), of_trajectory.scalar_subquery(), of_episode.scalar_subquery())
     return _columns(feedback.c.sequence, found, literal(""), feedback.c.value).where(feedback.c.metric == metric)
 
 
