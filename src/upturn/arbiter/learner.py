@@ -102,6 +102,12 @@ class Learner:
         self.learned += learned
         return learned
 
+    def outcomes_since(self, sequence: int) -> int:
+        """Returns the number of outcomes with a reward that were stored after the record with that number."""
+        end = last_sequence(self._pool.engine)
+        stored = outcomes_after(self._pool.engine, sequence, end, metric=self._metric, tenant=self._tenant)
+        return sum(outcome.reward is not None for outcome in stored)
+
     def snapshot(self) -> RouterSnapshot:
         """Returns the policy's state and the number of the last record in it."""
         return RouterSnapshot(self.policy.state(), self.sequence)

@@ -24,6 +24,7 @@ from upturn.config.learning import (
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
+from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
     HUB_NAME,
     AgentConfig,
@@ -105,6 +106,7 @@ __all__ = [
     "RoutingConfig",
     "RunConfig",
     "SamplingSettings",
+    "ScheduleConfig",
     "Settings",
     "Share",
     "TaskConfig",

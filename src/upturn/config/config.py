@@ -9,6 +9,7 @@ from typing import Any, Self
 from upturn.config.gateway import GatewayConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
 from upturn.config.release import CanarySettings, ValidationSettings
+from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
     AgentConfig,
     EnvironmentConfig,
@@ -48,6 +49,8 @@ class Config:
     validation: ValidationSettings
     canary: CanarySettings
     loop: LoopConfig
+    schedule: ScheduleConfig | None
+    """None = the loop ends after ``loop.cycles`` cycles, unless the command says otherwise."""
     gateway: GatewayConfig
     algorithms: Mapping[str, Settings]
     """The sections of algorithms, by name."""
@@ -115,8 +118,9 @@ CORE: Mapping[str, type[Settings]] = {
     "validation": ValidationSettings,
     "canary": CanarySettings,
     "loop": LoopConfig,
+    "schedule": ScheduleConfig,
     "gateway": GatewayConfig,
 }
 """The sections that do not belong to an algorithm, by name, in the order of their documentation."""
-OPTIONAL = ("lora", "curriculum")
+OPTIONAL = ("lora", "curriculum", "schedule")
 """Sections that are None unless the file has them."""

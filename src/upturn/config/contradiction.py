@@ -67,6 +67,7 @@ def contradictions(config: Config) -> list[Contradiction]:
         *_training(config),
         *_precision(config),
         *_gateway(config),
+        *_schedule(config),
     ]
 
 
@@ -322,10 +323,19 @@ def _trained_families(config: Config) -> Iterator[Contradiction]:
             )
 
 
+def _schedule(config: Config) -> Iterator[Contradiction]:
+    if config.schedule is not None and config.loop.cycles != 1:
+        yield Contradiction(
+            ("loop.cycles", "schedule"),
+            f"loop.cycles = {config.loop.cycles} has no effect with [schedule], whose loop goes on until it is "
+            "stopped; omit one of them",
+        )
+
+
 def _readiness(config: Config) -> Iterator[Contradiction]:
     tasks, cycles, points = config.tasks.count, config.loop.cycles, config.readiness.points
     # A pool that other runs fill may already hold what is missing.
-    if not config.pool.path and tasks * cycles < points:
+    if not config.pool.path and config.schedule is None and tasks * cycles < points:
         yield Contradiction(
             ("readiness.points", "tasks.count", "loop.cycles", "pool.path"),
             f"readiness.points = {points} is never reached with tasks.count = {tasks} and loop.cycles = {cycles}; "
