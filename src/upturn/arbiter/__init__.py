@@ -6,6 +6,7 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 
 from upturn.arbiter.checker import check_routing_policy
 from upturn.arbiter.learner import Learner, PrimaryMetric, StoredPolicy
+from upturn.arbiter.minimum_coverage import MinimumCoverage
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -42,6 +43,7 @@ __all__ = [
     "Learner",
     "Load",
     "LoggedOutcome",
+    "MinimumCoverage",
     "OffPolicyEstimate",
     "Offer",
     "Posterior",

@@ -21,9 +21,8 @@ from upturn.deployment import (
     ReleaseDesign,
     Validation,
     candidate_share,
-    check_free,
+    deploy_improved_agent,
     grid,
-    history_of,
     plan_release,
     release_status,
     simulation_results,
@@ -31,8 +30,8 @@ from upturn.deployment import (
 from upturn.deployment import release as lifecycle
 from upturn.errors import RecordError, ReleaseError, UnknownNameError
 from upturn.interval import wilson_interval
-from upturn.pool import Pool, States
-from upturn.records import AgentVersion, JsonValue, Release, Result, from_json
+from upturn.pool import Pool
+from upturn.records import JsonValue, Release, Result, from_json
 
 release_app = typer.Typer()
 
@@ -58,7 +57,7 @@ def status(release_id: ReleaseId, pool: PoolPath, as_json: AsJson = False) -> No
     """Show a release: success of both arms, the evidence so far, and the reason for its state."""
     with Pool.open(pool, read_only=True) as opened:
         release = _find(opened.states(Release), release_id)
-    _show("release status", release, as_json)
+    show_release("release status", release, as_json)
 
 
 @release_app.command("start")
@@ -81,17 +80,8 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
     """Start the canary of a candidate that passed validation, or by an audited override."""
     ground, settings = _ground(validation, skip_validation, Override(who, why)), _canary_settings(config)
     with Pool.open(pool, beside=True) as opened:
-        versions = {version.id: version for version in opened.agent_versions()}
-        pair = _version(versions, incumbent), _version(versions, candidate)
-
-        def begin(states: States[Release]) -> Release:
-            releases = states.all()
-            check_free(pair[0].agent, releases)
-            history = history_of(releases, incumbent, candidate, pair[0].agent)
-            return lifecycle.start(*pair, settings, ground, history=history)
-
-        release = opened.change(Release, begin)
-    _show("release start", release, as_json)
+        release = deploy_improved_agent(opened, incumbent, candidate, ground, settings)
+    show_release("release start", release, as_json)
 
 
 def _add_command(name: str, act: Callable[[Release, Override], Release], summary: str) -> None:
@@ -103,7 +93,7 @@ def _add_command(name: str, act: Callable[[Release, Override], Release], summary
             release = opened.change(
                 Release, lambda states: act(_find(states.all(), release_id), Override(who, why))
             )
-        _show(f"release {name}", release, as_json)
+        show_release(f"release {name}", release, as_json)
 
 
 _add_command("promote", lifecycle.promote, "Promote a canary's candidate.")
@@ -229,13 +219,6 @@ def _ground(validation: Path | None, skip_validation: bool, override: Override) 
         ) from exc
 
 
-def _version(versions: dict[str, AgentVersion], version_id: str) -> AgentVersion:
-    if version_id not in versions:
-        known = ", ".join(versions) or "none"
-        raise UnknownNameError(f"agent version {version_id!r} is not in the pool; known: {known}")
-    return versions[version_id]
-
-
 def _find(releases: list[Release], release_id: str) -> Release:
     for release in releases:
         if release.id == release_id:
@@ -255,7 +238,8 @@ def _describe(release: Release) -> dict[str, JsonValue]:
     }
 
 
-def _show(command: str, release: Release, as_json: bool) -> None:
+def show_release(command: str, release: Release, as_json: bool) -> None:
+    """Prints a release with its evidence."""
     details: dict[str, object] = {
         "release": _describe(release),
         "validation": release.validation,

@@ -237,6 +237,11 @@ class RoutingConfig(Settings):
     discount: Annotated[float, Field(gt=0, le=1)] = 0.995
     """For thompson: factor on the weight of earlier outcomes after each new outcome in their family. 1 = earlier
     outcomes keep their weight."""
+    min_outcomes: WholeNumber = 0
+    """Number of outcomes in a family up to which an agent gets ``min_outcomes_share``, whatever it achieved there. 0
+    = none."""
+    min_outcomes_share: Probability = 0.1
+    """Share of a family's decisions for all of its agents with fewer than ``min_outcomes`` outcomes."""
     default_agent: str = ""
     """For rule_based: agent for families without a rule."""
     rules: dict[str, str] = field(default_factory=dict)

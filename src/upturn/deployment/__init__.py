@@ -7,6 +7,13 @@ with ``release``, then ``canary``.
 """
 
 from upturn.config import CanarySettings, ValidationSettings
+from upturn.deployment.agents import (
+    CapabilityUpdate,
+    capability_profiles,
+    deploy_improved_agent,
+    update_agent_capabilities,
+    validate_agent_performance,
+)
 from upturn.deployment.canary import Canary
 from upturn.deployment.episode import Awaited, Episode, Served, episodes_of, split_settled
 from upturn.deployment.plan import (
@@ -47,6 +54,7 @@ __all__ = [
     "Awaited",
     "Canary",
     "CanarySettings",
+    "CapabilityUpdate",
     "Comparison",
     "Episode",
     "HeldoutDesign",
@@ -62,7 +70,9 @@ __all__ = [
     "ValidationVerdict",
     "apply_traffic",
     "candidate_share",
+    "capability_profiles",
     "check_free",
+    "deploy_improved_agent",
     "episodes_of",
     "grid",
     "history_of",
@@ -78,6 +88,8 @@ __all__ = [
     "split_settled",
     "start",
     "tasks_needed",
+    "update_agent_capabilities",
     "validate",
+    "validate_agent_performance",
     "validation_shares",
 ]

@@ -14,6 +14,7 @@ from upturn.arbiter import (
     AgentRegistry,
     DiscountedThompson,
     Learner,
+    MinimumCoverage,
     Router,
     RuleBasedRouting,
     RunKey,
@@ -37,12 +38,11 @@ from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
 from upturn.pool.serving import RouterSnapshot
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
-from upturn.threads import cpu_quota, default_threads, usable_cores
 from upturn.training.distributed import World
 
 _UNNAMED = "default"
 """SGLang's name for weights without a name."""
-LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform
+LearnedPolicy = DiscountedThompson | RuleBasedRouting | Uniform | MinimumCoverage
 
 
 @dataclass
@@ -385,32 +385,13 @@ def policy_of(config: Config) -> LearnedPolicy:
     """The configured routing policy, untrained."""
     routing = config.routing
     tally = Tally(discount=routing.discount)
+    policy: DiscountedThompson | RuleBasedRouting | Uniform
     if routing.policy == "thompson":
-        return DiscountedThompson(floor=routing.floor, tally=tally)
-    if routing.policy == "uniform":
-        return Uniform(tally=tally)
-    return RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor, tally=tally)
-
-
-def _threads(config: Config, world: World | None) -> int:
-    """Torch threads per process: as configured, else an equal share of the available cores."""
-    processes = 1 if world is None else world.size
-    return config.run.threads or default_threads(usable_cores(), cpu_quota(), processes=processes)
-
-
-@contextmanager
-def configure_torch(threads: int) -> Iterator[None]:
-    """Sets the number of torch threads, and flushes denormal numbers to 0, inside the context.
-
-    Two torch processes that each use all cores are very slow, and so are small models with denormal numbers.
-    """
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-        torch.set_num_threads(before)
+        policy = DiscountedThompson(floor=routing.floor, tally=tally)
+    elif routing.policy == "uniform":
+        policy = Uniform(tally=tally)
+    else:
+        policy = RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor, tally=tally)
+    if not routing.min_outcomes:
+        return policy
+    return MinimumCoverage(policy, outcomes=routing.min_outcomes, share=routing.min_outcomes_share)
