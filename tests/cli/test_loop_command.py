@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from upturn.cli import loop as loop_command
 from upturn.cli.app import app
 from upturn.loop.cycle import CycleOutcome
 from upturn.loop.run.journal import FILE_NAME

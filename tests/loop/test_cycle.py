@@ -8,13 +8,13 @@ from types import ModuleType
 import pytest
 
 from upturn.config import Config, LoopConfig, ReadinessConfig
-from upturn.deployment import Override, hold, promote, resume, rollback
+from upturn.deployment import Override, Validation, hold, promote, resume, rollback
 from upturn.loop.cycle import WAVE, check_readiness, release, run_cycle, serve, wave_size
 from upturn.loop.evaluation.evaluate import compare, evaluate_heldout
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import Context
 from upturn.pool import Pool
-from upturn.records import AgentVersion, Release
+from upturn.records import AgentVersion, Release, from_json
 from upturn.training.algorithms.sft import SftSettings
 
 
@@ -169,7 +169,9 @@ def test_validation_is_paired(desk: ModuleType, tmp_path: Path) -> None:
         heldout_results = {
             name: evaluate_heldout(context, f"heldout-{name}", version) for name, version in versions.items()
         }
-        assert compare(context, "up", heldout_results["adder"], heldout_results["solver"]).verdict == "pass"
+        passed = compare(context, "cycle-1/up", heldout_results["adder"], heldout_results["solver"])
+        assert passed.verdict == "pass"
+        assert from_json(Validation, (tmp_path / "run" / "cycle-1" / "up.json").read_bytes()) == passed
         assert compare(context, "down", heldout_results["solver"], heldout_results["adder"]).verdict == "fail"
         assert compare(context, "same", heldout_results["adder"], heldout_results["adder"]).verdict == "hold"
 

@@ -1,5 +1,6 @@
 """Cycles of a loop that goes on by itself."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -59,7 +60,9 @@ def test_the_next_cycle_waits_for_outcomes(desk: ModuleType, tmp_path: Path) -> 
                 decision = next(iter(context.pool.decisions(tenant="default")))
                 with Pool.open(context.pool.path, beside=True) as pool:
                     rated = f"{decision.id}-rated"
-                    pool.append(_again(decision, rated), Feedback("f", "decision", rated, "success", 1.0))
+                    pool.append(
+                        replace(decision, id=rated, task_id=rated), Feedback("f", "decision", rated, "success", 1.0)
+                    )
 
         numbers = cycles(context, now=clock.now, sleep=sleep)
         assert next(numbers) == 1
@@ -68,12 +71,6 @@ def test_the_next_cycle_waits_for_outcomes(desk: ModuleType, tmp_path: Path) -> 
         assert next(numbers) == 2
         assert len(clock.slept) == 3
         assert context.policy.state() != learned
-
-
-def _again(decision: object, name: str) -> object:
-    from dataclasses import replace
-
-    return replace(decision, id=name, task_id=name)  # type: ignore[type-var]
 
 
 def test_the_loop_ends_without_tasks(desk: ModuleType, tmp_path: Path) -> None:

@@ -161,6 +161,10 @@ def _routing(config: Config) -> Iterator[Contradiction]:
     policy = f"routing.policy = {routing.policy!r}"
     unused = _UNUSED_BY_POLICY[routing.policy]
     yield from _without_effect(routing, "routing", "routing.policy", f"with {policy}", names=unused)
+    if not routing.min_outcomes:
+        because = "with routing.min_outcomes = 0; set min_outcomes"
+        names = {"min_outcomes_share"}
+        yield from _without_effect(routing, "routing", "routing.min_outcomes", because, names=names)
     if routing.policy != "rule_based":
         return
     names = sorted(agent.name for agent in config.agents)

@@ -238,8 +238,8 @@ class RoutingConfig(Settings):
     """For thompson: factor on the weight of earlier outcomes after each new outcome in their family. 1 = earlier
     outcomes keep their weight."""
     min_outcomes: WholeNumber = 0
-    """Number of outcomes in a family up to which an agent gets ``min_outcomes_share``, whatever it achieved there. 0
-    = none."""
+    """Number of outcomes in a family up to which an agent gets ``min_outcomes_share``, whatever it achieved. 0 = no
+    such share."""
     min_outcomes_share: Probability = 0.1
     """Share of a family's decisions for all of its agents with fewer than ``min_outcomes`` outcomes."""
     default_agent: str = ""

@@ -63,7 +63,7 @@ class States(Generic[StateT]):
 
     def __init__(self, connection: Connection, cls: type[StateT]) -> None:
         self._connection = connection
-        self._cls = cls
+        self._cls: type[StateT] = cls
         self._table = KINDS[cls].table
 
     def get(self, record_id: str) -> StateT | None:

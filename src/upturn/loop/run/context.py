@@ -38,6 +38,7 @@ from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
 from upturn.pool.serving import RouterSnapshot
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
+from upturn.threads import cpu_quota, default_threads, usable_cores
 from upturn.training.distributed import World
 
 _UNNAMED = "default"
@@ -395,3 +396,27 @@ def policy_of(config: Config) -> LearnedPolicy:
     if not routing.min_outcomes:
         return policy
     return MinimumCoverage(policy, outcomes=routing.min_outcomes, share=routing.min_outcomes_share)
+
+
+def _threads(config: Config, world: World | None) -> int:
+    """Torch threads per process: as configured, else an equal share of the available cores."""
+    processes = 1 if world is None else world.size
+    return config.run.threads or default_threads(usable_cores(), cpu_quota(), processes=processes)
+
+
+@contextmanager
+def configure_torch(threads: int) -> Iterator[None]:
+    """Sets the number of torch threads, and flushes denormal numbers to 0, inside the context.
+
+    Two torch processes that each use all cores are very slow, and so are small models with denormal numbers.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(before)
