@@ -9,6 +9,7 @@ import pytest
 
 from upturn.deployment import Override, hold, promote, resume, rollback, start
 from upturn.loop.cycle import release, serve
+from upturn.loop.live_release import serve_wave
 from upturn.loop.progress import NoProgress
 from upturn.loop.run import incumbent_of
 from upturn.pool import Pool
@@ -202,13 +203,13 @@ def test_limits_take_effect_with_the_next_wave(desk: ModuleType, tmp_path: Path)
     with desk.opened(tmp_path / "first", config) as context:
         with Pool.open(tmp_path / "shared.db", beside=True) as pool:
             pool.change(AgentLimits, lambda _: AgentLimits("solver", "ana: tests", is_suspended=True))
-        served = context.serve_wave(96)
+        served = serve_wave(context, 96)
         assert {item.decision.agent for item in served} == {"adder"}
         excluded = {option.agent_version: option.excluded_by for option in served[0].decision.alternatives}
         assert excluded["solver@base"] == "suspended: ana: tests"
         with Pool.open(tmp_path / "shared.db", beside=True) as pool:
             pool.change(AgentLimits, lambda _: AgentLimits("solver", "ana: done"))
-        assert {item.decision.agent for item in context.serve_wave(96)} == {"adder", "solver"}
+        assert {item.decision.agent for item in serve_wave(context, 96)} == {"adder", "solver"}
 
 
 def test_the_serving_version_follows_promotions_of_the_configured_one() -> None:

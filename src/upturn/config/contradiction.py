@@ -163,8 +163,8 @@ def _routing(config: Config) -> Iterator[Contradiction]:
     yield from _without_effect(routing, "routing", "routing.policy", f"with {policy}", names=unused)
     if not routing.min_outcomes:
         because = "with routing.min_outcomes = 0; set min_outcomes"
-        names = {"min_outcomes_share"}
-        yield from _without_effect(routing, "routing", "routing.min_outcomes", because, names=names)
+        share = {"min_outcomes_share"}
+        yield from _without_effect(routing, "routing", "routing.min_outcomes", because, names=share)
     if routing.policy != "rule_based":
         return
     names = sorted(agent.name for agent in config.agents)

@@ -26,7 +26,7 @@ from upturn.loop.evaluation import (
     evaluate_heldout,
     warn_of_few_tasks,
 )
-from upturn.loop.live_release import begin_release, observe, observe_open
+from upturn.loop.live_release import begin_release, observe, observe_open, serve_wave
 from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.trainers import (
@@ -38,7 +38,7 @@ from upturn.loop.trainers import (
     train_sft,
     write_stage_card,
 )
-from upturn.pool import readiness
+from upturn.pool import current_state, readiness
 from upturn.records import AgentVersion, JsonValue, Release, Result, Snapshot, record
 from upturn.training.algorithms.grpo import GrpoSettings
 
@@ -90,7 +90,7 @@ def serve(context: Context, name: str, count: int) -> None:
         context.progress.stage(f"Serve {count} tasks through the arbiter", count)
         done = successes = 0
         while done < count:
-            wave = context.serve_wave(min(wave_size(context), count - done))
+            wave = serve_wave(context, min(wave_size(context), count - done))
             if not wave:
                 break
             observe_open(context, wave)
@@ -201,7 +201,7 @@ def release(
         counted, served = state.evidence[-1].block + 1 if state.evidence else 0, 0
         context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_episodes)
         while served < counted or _goes_on(context, state.id):
-            wave = context.serve_wave(wave_size(context))
+            wave = serve_wave(context, wave_size(context))
             served += 1
             if served > counted:
                 state = observe(context.pool, state.id, wave, settings)
@@ -212,7 +212,7 @@ def release(
                     e_better=last.log_e_better,
                     e_worse=last.log_e_worse,
                 )
-        state = context.pool.state(Release, state.id) or state
+        state = current_state(context.pool, Release, state.id) or state
         context.in_service.sync()
         context.progress.note(f"canary of {candidate.id}: {release_status(state)}, {explanation(state)}")
         context.learner.save()
@@ -253,7 +253,7 @@ def _history(context: Context, name: str, incumbent: AgentVersion, candidate: Ag
 
 def _goes_on(context: Context, release_id: str) -> bool:
     """Whether the release takes evidence now; operators may have changed it since the last wave."""
-    state = context.pool.state(Release, release_id)
+    state = current_state(context.pool, Release, release_id)
     return state is not None and state.state in OPEN_STATES and not state.is_held
 
 

@@ -10,10 +10,22 @@ from upturn.config import CanarySettings
 from upturn.deployment import OPEN_STATES, Canary, check_free, episodes_of
 from upturn.deployment import Served as CanaryTask
 from upturn.errors import ReleaseError
+from upturn.loop.canary_traffic import reserved_policy
 from upturn.loop.run import Context
 from upturn.loop.service import Served
-from upturn.pool import Pool, States
+from upturn.pool import Pool, States, current_state
 from upturn.records import Release
+
+
+def serve_wave(context: Context, count: int) -> list[Served]:
+    """Serves the next tasks under the releases and limits that the pool has now."""
+    context.in_service.sync()
+    agents = [release.agent for release in context.in_service.open_releases()]
+    context.router.policy = reserved_policy(context.policy, agents)
+    try:
+        return context.service.serve(context.next_tasks(count))
+    finally:
+        context.router.policy = context.policy
 
 
 def begin_release(context: Context, release: Release) -> Release:
@@ -29,7 +41,7 @@ def begin_release(context: Context, release: Release) -> Release:
         check_free(release.agent, states.all())
         return release
 
-    if context.pool.state(Release, release.id) is not None:
+    if current_state(context.pool, Release, release.id) is not None:
         return context.pool.change(Release, begin)
     context.in_service.sync()
     serving = context.router.registry.served(release.agent).incumbent.id

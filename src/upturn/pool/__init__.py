@@ -14,7 +14,7 @@ from upturn.pool.feedback import ingest_feedback
 from upturn.pool.importer import IngestOptions, check_source, ingest
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import inspect, missing_reward
-from upturn.pool.reader import Experience, Selected, States
+from upturn.pool.reader import Experience, Selected, States, current_state
 from upturn.pool.readiness import readiness
 from upturn.pool.row import PoolRecord
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
@@ -42,6 +42,7 @@ __all__ = [
     "correction_pairs",
     "counts",
     "coverage",
+    "current_state",
     "deployment_pairs",
     "experiences_in",
     "export",

@@ -183,11 +183,6 @@ class PoolReader:
         )
         return list(self._pages(cls, past, schema.history))
 
-    def state(self, cls: type[StateT], record_id: str) -> StateT | None:
-        """Returns the current state of a record; None = it is not stored."""
-        with self.engine.connect() as connection:
-            return States(connection, cls).get(record_id)
-
     def _last_sequence(self) -> int:
         """Returns the sequence number of the latest trajectory or evaluation."""
         tables = (schema.trajectories, schema.evaluations)
@@ -234,6 +229,12 @@ class PoolReader:
             if len(rows) < _PAGE:
                 return
             last = rows[-1].sequence
+
+
+def current_state(pool: PoolReader, cls: type[StateT], record_id: str) -> StateT | None:
+    """Returns the current state of a record; None = it is not stored."""
+    with pool.engine.connect() as connection:
+        return States(connection, cls).get(record_id)
 
 
 def _read(record_id: str, decode: Callable[[], RecordT]) -> RecordT:

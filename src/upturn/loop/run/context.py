@@ -25,7 +25,6 @@ from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
-from upturn.loop.canary_traffic import reserved_policy
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
 from upturn.loop.run.in_service import InService
@@ -33,7 +32,7 @@ from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import load_checked_kit
 from upturn.loop.run.reward_models import check_same_models
 from upturn.loop.run.task_source import served_families, trained_families
-from upturn.loop.service import Served, Service
+from upturn.loop.service import Service
 from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
 from upturn.pool.serving import RouterSnapshot
@@ -149,30 +148,20 @@ class Context:
         self.in_service.forget()  # a step that is not in the journal serves what the pool says now
         self.position.tasks_served = served
 
-    def serve_wave(self, count: int) -> list[Served]:
-        """Serves the next tasks under the releases and limits that the pool has now."""
-        self.in_service.sync()
-        self.router.policy = reserved_policy(
-            self.policy, [release.agent for release in self.in_service.open_releases()]
-        )
-        try:
-            return self.service.serve(self.next_tasks(count))
-        finally:
-            self.router.policy = self.policy
-
-    def start_service(self) -> None:
-        """Begins with what earlier runs on the pool have learned and promoted; a resumed run, as it began."""
-
-        def begin() -> JsonValue:
-            self.learner.start()
-            self.in_service.sync()
-            return self.routing_state()
-
-        self.restore_routing(self.journal.json_step("begin", begin))
-
     def purpose(self, name: str, temperature: float | None = None) -> Purpose:
         """Identifies rollouts of this run by a name."""
         return Purpose(f"{self.run_id}/{name}", self.seed, temperature)
+
+
+def _begin_service(context: Context) -> None:
+    """Begins with what earlier runs on the pool have learned and promoted; a resumed run, as it began."""
+
+    def begin() -> JsonValue:
+        context.learner.start()
+        context.in_service.sync()
+        return context.routing_state()
+
+    context.restore_routing(context.journal.json_step("begin", begin))
 
 
 @contextmanager
@@ -194,8 +183,7 @@ def open_run(
     StoreBusyError when its pool is in use.
     """
     kit = load_checked_kit(config)
-    needs_torch = _needs_torch(config)
-    keys = api_keys or {}
+    needs_torch, keys = _needs_torch(config), api_keys or {}
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
@@ -207,16 +195,11 @@ def open_run(
         check_same_models(journal, kit.verifier)
         (run_dir / "config.json").write_text(config.to_json())
         policy = policy_of(config)
-        registry = AgentRegistry()
-        in_service = InService(pool, registry)
-        for agent in config.agents:
-            version = store_agent_version(pool, version_of(agent))
-            registry.add(version, max_concurrent=agent.load_cap)
-            in_service.configure(version, max_concurrent=agent.load_cap)
-        run_id = run_dir.name
-        router = Router(registry, policy, RunKey(run_id, config.run.seed))
+        in_service = _configured_agents(config, pool, registry := AgentRegistry())
+        run_id, seed = run_dir.name, config.run.seed
+        router = Router(registry, policy, RunKey(run_id, seed))
         learner = Learner(pool, policy, tenant=config.pool.tenant)
-        service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed), learner=learner)
+        service = Service(runtime, router, pool, Purpose(f"{run_id}/service", seed), learner=learner)
         progress = FailureProgress(progress, service.failures)
         world = None if world is None else replace(world, device=device)
         context = Context(
@@ -240,8 +223,18 @@ def open_run(
             progress.note(f"device: {describe_device(device)}")
         context.start()
         if not command.startswith("train"):
-            context.start_service()
+            _begin_service(context)
         yield context
+
+
+def _configured_agents(config: Config, pool: Pool, registry: AgentRegistry) -> InService:
+    """Stores the configured versions and puts them into service."""
+    in_service = InService(pool, registry)
+    for agent in config.agents:
+        version = store_agent_version(pool, version_of(agent))
+        registry.add(version, max_concurrent=agent.load_cap)
+        in_service.configure(version, max_concurrent=agent.load_cap)
+    return in_service
 
 
 @contextmanager
