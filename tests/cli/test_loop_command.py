@@ -230,10 +230,10 @@ def test_status_shows_the_steps_of_a_run(folder: Path) -> None:
         )
         assert (status["times_resumed"], status["config_hash"]) == (0, content["config_hash"])
         assert [step["step"] for step in status["steps"]] == [
-            "cycle-1/serve", "cycle-1/readiness", "cycle-2/serve", "cycle-2/readiness",
+            "begin", "cycle-1/serve", "cycle-1/readiness", "cycle-2/serve", "cycle-2/readiness",
         ]  # fmt: skip
         assert all(step["finished"] for step in status["steps"])
-        assert (figures(status)["steps_finished"], figures(status)["steps_open"]) == (4.0, 0.0)
+        assert (figures(status)["steps_finished"], figures(status)["steps_open"]) == (5.0, 0.0)
 
 
 def test_status_of_an_unfinished_run_names_the_open_step(folder: Path, desk: ModuleType) -> None:
@@ -247,6 +247,7 @@ def test_status_of_an_unfinished_run_names_the_open_step(folder: Path, desk: Mod
     status = printed(run("status", "--json"))
     assert (status["state"], status["times_resumed"]) == ("not running", 1)
     assert [(step["step"], step["finished"], step["seconds"] is None) for step in status["steps"]] == [
+        ("begin", True, False),
         ("one", True, False),
         ("two", False, True),
     ]
@@ -256,8 +257,8 @@ def test_status_of_a_run_that_was_stopped_before_its_first_step(folder: Path, de
     with desk.opened(folder / "runs" / "loop-20260101-000000"):
         pass
     status = printed(run("status", "--json"))
-    assert status["steps"] == []
-    assert figures(status) == {"steps_finished": 0.0, "steps_open": 0.0, "seconds": 0.0}
+    assert [step["step"] for step in status["steps"]] == ["begin"]
+    assert (figures(status)["steps_finished"], figures(status)["steps_open"]) == (1.0, 0.0)
 
 
 def stop() -> None:

@@ -8,14 +8,13 @@ from types import ModuleType
 import pytest
 
 from upturn.config import Config, LoopConfig, ReadinessConfig
-from upturn.deployment import Override, hold, promote, resume, rollback
-from upturn.errors import ReleaseError
+from upturn.deployment import Override, Validation, hold, promote, resume, rollback
 from upturn.loop.cycle import WAVE, check_readiness, release, run_cycle, serve, wave_size
 from upturn.loop.evaluation.evaluate import compare, evaluate_heldout
 from upturn.loop.progress import NoProgress
 from upturn.loop.run.context import Context
 from upturn.pool import Pool
-from upturn.records import AgentVersion, Release
+from upturn.records import AgentVersion, Release, from_json
 from upturn.training.algorithms.sft import SftSettings
 
 
@@ -150,19 +149,18 @@ def test_what_an_operator_decides_between_two_starts_takes_effect(
     assert "by ana: complaints" in decided.reason
 
 
-def test_a_held_release_stops_the_loop_until_it_is_resumed(desk: ModuleType, tmp_path: Path) -> None:
+def test_a_canary_that_an_operator_holds_between_two_starts_is_left_open(desk: ModuleType, tmp_path: Path) -> None:
     config = interrupted_canary(desk, tmp_path / "run")
     act_on_release(tmp_path / "run", hold)
-    with (
-        desk.opened(tmp_path / "run", config) as context,
-        pytest.raises(ReleaseError, match=r"is held by an operator \(.*held by ana: complaints\); 'upturn release"),
-    ):
-        canary_of(desk, context, desk.CANDIDATE)
+    with desk.opened(tmp_path / "run", config) as context:
+        held = canary_of(desk, context, desk.CANDIDATE)
+        assert (held.state, held.is_held) == ("canary", True)
+        assert context.router.registry.served("adder").candidate == desk.CANDIDATE
     act_on_release(tmp_path / "run", resume)
     with desk.opened(tmp_path / "run", config) as context:
-        decided = canary_of(desk, context, desk.CANDIDATE)
-    assert decided.state == "promoted"
-    assert "resumed by ana" in decided.reason
+        assert canary_of(desk, context, desk.CANDIDATE).state == "canary"  # the step is over
+        serve(context, "serve", 2_000)
+        assert history(context, held.id)[-1].state == "promoted"
 
 
 def test_validation_is_paired(desk: ModuleType, tmp_path: Path) -> None:
@@ -171,7 +169,9 @@ def test_validation_is_paired(desk: ModuleType, tmp_path: Path) -> None:
         heldout_results = {
             name: evaluate_heldout(context, f"heldout-{name}", version) for name, version in versions.items()
         }
-        assert compare(context, "up", heldout_results["adder"], heldout_results["solver"]).verdict == "pass"
+        passed = compare(context, "cycle-1/up", heldout_results["adder"], heldout_results["solver"])
+        assert passed.verdict == "pass"
+        assert from_json(Validation, (tmp_path / "run" / "cycle-1" / "up.json").read_bytes()) == passed
         assert compare(context, "down", heldout_results["solver"], heldout_results["adder"]).verdict == "fail"
         assert compare(context, "same", heldout_results["adder"], heldout_results["adder"]).verdict == "hold"
 

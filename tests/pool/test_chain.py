@@ -155,14 +155,8 @@ def test_an_older_pool_gets_its_chains_when_it_is_upgraded(path: Path) -> None:
     """The chains of the migration equal those of the writer, and later rows continue them."""
     with sqlite3.connect(path) as raw:
         before = raw.execute("SELECT * FROM chains ORDER BY kind").fetchall()
-        for table in (
-            "chains",
-            "calls",
-            "call_contents",
-            "submissions",
-            "api_keys",
-            "admin_acts",
-        ):  # of later revisions
+        later = ("calls", "call_contents", "submissions", "api_keys", "admin_acts", "router_states", "agent_limits")
+        for table in ("chains", *later):
             raw.execute(f"DROP TABLE {table}")
         raw.execute("UPDATE alembic_version SET version_num = '0002'")
     raw.close()

@@ -98,7 +98,7 @@ def test_newer_pool_is_rejected_for_readers_too(path: Path) -> None:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
     for read_only in (True, False):
-        with pytest.raises(StoreError, match="reads up to '0005'; use the version of Upturn that wrote it"):
+        with pytest.raises(StoreError, match="reads up to '0006'; use the version of Upturn that wrote it"):
             Pool.open(path, read_only=read_only)
 
 

@@ -5,6 +5,8 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.learner import Learner, PrimaryMetric
+from upturn.arbiter.minimum_coverage import MinimumCoverage
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -27,7 +29,6 @@ from upturn.arbiter.policies import (
     HierarchicalThompson,
     LinearThompson,
     LinUCB,
-    StoredPolicy,
     make_policy,
 )
 from upturn.arbiter.policy import (
@@ -38,6 +39,7 @@ from upturn.arbiter.policy import (
     RoutingOutcome,
     RoutingPolicy,
     RuleBasedRouting,
+    StoredPolicy,
     Uniform,
     features_of,
 )
@@ -80,16 +82,19 @@ __all__ = [
     "FixedWeights",
     "HierarchicalThompson",
     "Interval",
+    "Learner",
     "LinUCB",
     "LinearThompson",
     "Load",
     "LoggedOutcome",
+    "MinimumCoverage",
     "OffPolicyEstimate",
     "Offer",
     "PolicyCheck",
     "PolicyGate",
     "Posterior",
     "Price",
+    "PrimaryMetric",
     "Recording",
     "Replay",
     "ReplayOptions",

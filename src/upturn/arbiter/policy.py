@@ -67,6 +67,16 @@ class RoutingPolicy(Protocol):
         """Returns a hash of everything that ``probabilities`` depends on, except its arguments."""
 
 
+class StoredPolicy(RoutingPolicy, Protocol):
+    """A policy whose learned state can be stored."""
+
+    def state(self) -> str:
+        """Returns what was learned as JSON text, without settings."""
+
+    def restore(self, state: str) -> None:
+        """Replaces what was learned; raises RecordError for invalid text."""
+
+
 @runtime_checkable
 class ContextualPolicy(RoutingPolicy, Protocol):
     """A policy that also depends on features of the task; the router stores them with the decision."""

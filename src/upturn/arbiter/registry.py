@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 
 from upturn.errors import ReleaseError, UnknownNameError
-from upturn.records import MODEL_CALL, AgentVersion, Task, fields_json, from_fields, record
+from upturn.records import MODEL_CALL, AgentLimits, AgentVersion, Task, fields_json, from_fields, record
 
 
 @record
@@ -26,6 +26,15 @@ class ServedAgent:
     """The candidate's share of the agent's tasks, above 0 and at most 1 during a canary."""
     release: str | None = None
     """Id of the canary's release; None = no canary."""
+    limits: AgentLimits | None = None
+    """What an operator has set for the agent; None = nothing."""
+
+    @property
+    def load_cap(self) -> int | None:
+        """Maximum number of tasks in flight, of the operator or else as configured; None = no limit."""
+        if self.limits is not None and self.limits.max_concurrent is not None:
+            return self.limits.max_concurrent
+        return self.max_concurrent
 
     @property
     def agent(self) -> str:
@@ -113,6 +122,10 @@ class AgentRegistry:
             raise ValueError(f"max_concurrent must be at least 1 or None (no limit), got {max_concurrent!r}")
         self._agents[version.agent] = ServedAgent(version, max_concurrent)
 
+    def put(self, served: ServedAgent) -> None:
+        """Serves the agent as given, whatever it was before."""
+        self._agents[served.agent] = served
+
     def remove(self, agent: str) -> None:
         """Takes an agent and its candidate out of service."""
         self.served(agent)
@@ -140,13 +153,14 @@ class AgentRegistry:
     def promote(self, agent: str) -> None:
         """Makes the candidate the incumbent and ends the canary."""
         candidate = self._candidate(agent)
-        self._agents[agent] = ServedAgent(candidate, self.served(agent).max_concurrent)
+        served = self.served(agent)
+        self._agents[agent] = ServedAgent(candidate, served.max_concurrent, limits=served.limits)
 
     def rollback(self, agent: str) -> None:
         """Takes the candidate out of service and ends the canary."""
         self._candidate(agent)
         served = self.served(agent)
-        self._agents[agent] = ServedAgent(served.incumbent, served.max_concurrent)
+        self._agents[agent] = ServedAgent(served.incumbent, served.max_concurrent, limits=served.limits)
 
     def served(self, agent: str) -> ServedAgent:
         """Returns the agent's entry; raises UnknownNameError with the agents in service."""
@@ -169,7 +183,7 @@ class AgentRegistry:
         for agent, served in sorted(self._agents.items()):
             if among is not None and agent not in among:
                 continue
-            reason = _ineligibility(served.incumbent, task) or _overload(served, load)
+            reason = _ineligibility(served.incumbent, task, served.limits) or _overload(served, load)
             if reason:
                 exclusions.append(Exclusion(served.incumbent.id, reason))
                 if served.candidate is not None:
@@ -177,7 +191,7 @@ class AgentRegistry:
                 continue
             offer = Offer(agent, served.incumbent.id)
             if served.candidate is not None:
-                if reason := _ineligibility(served.candidate, task):
+                if reason := _ineligibility(served.candidate, task, served.limits):
                     exclusions.append(Exclusion(served.candidate.id, reason))
                 else:
                     offer = replace(
@@ -201,19 +215,25 @@ class AgentRegistry:
         return candidate
 
 
-def _ineligibility(version: AgentVersion, task: Task) -> str:
+def _ineligibility(version: AgentVersion, task: Task, limits: AgentLimits | None) -> str:
     """Returns why a version may not do a task, apart from load; empty = it may."""
-    if version.tenants is not None and task.tenant not in version.tenants:
+    tenants, capabilities = version.tenants, version.capabilities
+    if limits is not None:
+        if limits.is_suspended:
+            return f"suspended: {limits.reason}"
+        tenants = tenants if limits.tenants is None else limits.tenants
+        capabilities = capabilities if limits.capabilities is None else limits.capabilities
+    if tenants is not None and task.tenant not in tenants:
         return f"may not serve tenant {task.tenant!r}"
-    if version.capabilities and task.environment not in {*version.capabilities, MODEL_CALL}:
+    if capabilities and task.environment not in {*capabilities, MODEL_CALL}:
         return f"cannot act in environment {task.environment!r}"
     return ""
 
 
 def _overload(served: ServedAgent, load: Load) -> str:
-    if served.max_concurrent is None or load.in_flight(served.agent) < served.max_concurrent:
+    if served.load_cap is None or load.in_flight(served.agent) < served.load_cap:
         return ""
-    return f"load cap reached: {load.in_flight(served.agent)} of {served.max_concurrent} tasks in flight"
+    return f"load cap reached: {load.in_flight(served.agent)} of {served.load_cap} tasks in flight"
 
 
 def _checked_weight(weight: float) -> float:

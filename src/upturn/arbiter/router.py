@@ -75,7 +75,7 @@ class Router:
         if episode is not None and (earlier := self._sticky_decision(task, episode, among)) is not None:
             return replace(
                 earlier,
-                id=self._decision_id(task),
+                id=self.decision_id(task),
                 task_id=task.id,
                 family=task.family,
                 features=features_of(self.policy, task),
@@ -143,7 +143,7 @@ class Router:
                 f"; canary {offer.release}: the coin at {offer.weight:.0%} for {offer.candidate} gave {chosen}"
             )
         return Decision(
-            id=self._decision_id(task),
+            id=self.decision_id(task),
             task_id=task.id,
             family=task.family,
             tenant=task.tenant,
@@ -217,7 +217,8 @@ class Router:
             return offer.agent
         return f"{offer.agent} {belief.mean:.2f}±{1.96 * belief.deviation:.2f}"
 
-    def _decision_id(self, task: Task) -> str:
+    def decision_id(self, task: Task) -> str:
+        """Returns the id of the run's decision for the task."""
         return sha256(f"{self._key.run}\0{task.id}".encode()).hexdigest()[:24]
 
 

@@ -39,6 +39,7 @@ UPTURN: dict[str, Target] = {
     "ingest": Target("upturn.cli.ingest:ingest", "Import recorded trajectories or feedback into a pool."),
     "pool": Target("upturn.cli.pool:pool_app", "Inspect, check and export the trajectories in a pool."),
     "route": Target("upturn.cli.route:route_app", "Replay recordings through routing policies; explain decisions."),
+    "agents": Target("upturn.cli.agents:agents_app", "Show, limit, validate and deploy agents."),
     "env": Target("upturn.cli.env.commands:env_app", "List, validate, play and benchmark environments."),
     "eval": Target(
         "upturn.cli.evaluate:eval_app", "Evaluate an agent on frozen suites; repeat stored evaluations."

@@ -2,8 +2,9 @@
 
 import os
 import shlex
+from collections import deque
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,14 +12,30 @@ from upturn.cli.distributed import launch_command, lead_world
 from upturn.cli.live import LiveView
 from upturn.cli.options import CONFIG_PATH, AsJson, ConfigPath, Resume, read_config
 from upturn.cli.output import emit, resume_hint, write_summary
+from upturn.errors import ConfigError
 from upturn.records import Result
+
+if TYPE_CHECKING:
+    from upturn.loop.cycle import CycleOutcome
 
 loop_app = typer.Typer()
 
+_MOST_CYCLES = 100
+"""Latest cycles in the results of a loop that goes on by itself."""
+
 
 @loop_app.command("run")
-def run(config_path: ConfigPath = CONFIG_PATH, resume: Resume = None, as_json: AsJson = False) -> None:
+def run(
+    config_path: ConfigPath = CONFIG_PATH,
+    resume: Resume = None,
+    forever: Annotated[
+        bool, typer.Option("--forever", help="Go on with further cycles until it is stopped; see [schedule].")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Run loop.cycles cycles: serve tasks, check the evidence, train, validate, release.
+
+    A run on a pool of earlier runs (pool.path) begins with what they have learned and promoted.
 
     The run's folder runs/<id>/ contains summary.json, the pool, the journal and the versions.
 
@@ -30,22 +47,32 @@ def run(config_path: ConfigPath = CONFIG_PATH, resume: Resume = None, as_json: A
 
     world = lead_world()
     config = read_config(config_path)
+    if forever and config.loop.cycles != 1:
+        raise ConfigError([f"loop.cycles = {config.loop.cycles} has no effect with --forever; omit one of them"])
     if world is not None:
         for name in config.loop.train:
             algorithm(name).check_ranks(config)
     with LiveView("Upturn loop") as view:
         from upturn.loop import run_cycle
         from upturn.loop.run import choose_run, open_run
+        from upturn.loop.schedule import cycles
 
         run_dir = choose_run(Path(config.run.directory), "loop", resume)
         keys = api_keys(config, os.environ)
         resume_command = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
+        resume_command += ["--forever"] if forever else []
         with (
             resume_hint(shlex.join(launch_command(world, resume_command))),
             lead_ranks(world),
             open_run(config, run_dir, "loop run", view, api_keys=keys, world=world) as context,
         ):
-            outcomes = [run_cycle(context, number) for number in range(1, config.loop.cycles + 1)]
+            is_endless = forever or config.schedule is not None
+            numbers = cycles(context) if is_endless else range(1, config.loop.cycles + 1)
+            outcomes = deque["CycleOutcome"](maxlen=_MOST_CYCLES if is_endless else None)
+            for number in numbers:
+                outcomes.append(run_cycle(context, number))
+                if is_endless:
+                    view.note(f"cycle {number}: {outcomes[-1].summary}")
             context.finish()
     results = [result for outcome in outcomes for result in outcome.results()]
     details = {"run": str(run_dir), "cycles": [outcome.summary for outcome in outcomes]}

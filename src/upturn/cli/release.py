@@ -1,7 +1,7 @@
 """``upturn release``: lists, starts, shows and controls the releases in a pool.
 
-Every change is one stored state of the release; the pool keeps the earlier ones. Changes are refused while a loop
-or gateway has the pool open for writing; it applies changes from its next start on.
+Every change is one stored state of the release; the pool keeps the earlier ones. A loop that has the pool open
+applies it before its next wave of tasks.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from upturn.deployment import (
     Validation,
     best_agent_results,
     candidate_share,
+    deploy_improved_agent,
     grid,
-    history_of,
     plan_release,
     release_status,
     simulation_results,
@@ -34,7 +34,7 @@ from upturn.deployment import release as lifecycle
 from upturn.errors import ConfigError, RecordError, ReleaseError, UnknownNameError
 from upturn.interval import wilson_interval
 from upturn.pool import Pool
-from upturn.records import AgentVersion, JsonValue, Release, Result, from_json
+from upturn.records import JsonValue, Release, Result, from_json
 
 release_app = typer.Typer()
 
@@ -60,7 +60,7 @@ def status(release_id: ReleaseId, pool: PoolPath, as_json: AsJson = False) -> No
     """Show a release: success of both arms, the evidence so far, and the reason for its state."""
     with Pool.open(pool, read_only=True) as opened:
         release = _find(opened.states(Release), release_id)
-    _show("release status", release, as_json)
+    show_release("release status", release, as_json)
 
 
 @release_app.command("start")
@@ -70,7 +70,7 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
     *,
     pool: PoolPath,
     validation: Annotated[
-        Path | None, typer.Option(help="File with a passed validation, written by upturn.records.to_json.")
+        Path | None, typer.Option(help="File with a passed validation: validation.json of a run.")
     ] = None,
     skip_validation: Annotated[
         bool, typer.Option("--skip-validation", help="Start without a validation; requires --who and --why.")
@@ -82,21 +82,9 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
 ) -> None:
     """Start the canary of a candidate that passed validation, or by an audited override."""
     ground, settings = _ground(validation, skip_validation, Override(who, why)), _canary_settings(config)
-    Pool.open(pool, read_only=True).close()
-    with Pool.open(pool) as opened:
-        versions = {version.id: version for version in opened.agent_versions()}
-        releases = opened.states(Release)
-        pair = _version(versions, incumbent), _version(versions, candidate)
-        for release in releases:
-            if release.agent == pair[0].agent and release.state in ("canary", "watch"):
-                raise ReleaseError(
-                    f"agent {release.agent!r} already has release {release.id!r}, which is "
-                    f"{release_status(release)!r}; promote it or roll it back first"
-                )
-        history = history_of(releases, incumbent, candidate, pair[0].agent)
-        release = lifecycle.start(*pair, settings, ground, history=history)
-        opened.append(release)
-    _show("release start", release, as_json)
+    with Pool.open(pool, beside=True) as opened:
+        release = deploy_improved_agent(opened, incumbent, candidate, ground, settings)
+    show_release("release start", release, as_json)
 
 
 def _add_command(name: str, act: Callable[[Release, Override], Release], summary: str) -> None:
@@ -104,11 +92,11 @@ def _add_command(name: str, act: Callable[[Release, Override], Release], summary
 
     @release_app.command(name, help=summary)
     def command(release_id: ReleaseId, *, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False) -> None:
-        Pool.open(pool, read_only=True).close()  # refuses a path without a pool
-        with Pool.open(pool) as opened:
-            release = act(_find(opened.states(Release), release_id), Override(who, why))
-            opened.append(release)
-        _show(f"release {name}", release, as_json)
+        with Pool.open(pool, beside=True) as opened:
+            release = opened.change(
+                Release, lambda states: act(_find(states.all(), release_id), Override(who, why))
+            )
+        show_release(f"release {name}", release, as_json)
 
 
 _add_command("promote", lifecycle.promote, "Promote a canary's candidate.")
@@ -254,13 +242,6 @@ def _ground(validation: Path | None, skip_validation: bool, override: Override) 
         ) from exc
 
 
-def _version(versions: dict[str, AgentVersion], version_id: str) -> AgentVersion:
-    if version_id not in versions:
-        known = ", ".join(versions) or "none"
-        raise UnknownNameError(f"agent version {version_id!r} is not in the pool; known: {known}")
-    return versions[version_id]
-
-
 def _find(releases: list[Release], release_id: str) -> Release:
     for release in releases:
         if release.id == release_id:
@@ -280,7 +261,8 @@ def _describe(release: Release) -> dict[str, JsonValue]:
     }
 
 
-def _show(command: str, release: Release, as_json: bool) -> None:
+def show_release(command: str, release: Release, as_json: bool) -> None:
+    """Prints a release with its evidence."""
     details: dict[str, object] = {
         "release": _describe(release),
         "validation": release.validation,

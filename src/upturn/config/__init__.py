@@ -26,6 +26,7 @@ from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, 
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import USED_BY_POLICY, PolicyName, RoutingConfig
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
+from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
     HUB_NAME,
     AgentConfig,
@@ -112,6 +113,7 @@ __all__ = [
     "RoutingConfig",
     "RunConfig",
     "SamplingSettings",
+    "ScheduleConfig",
     "Settings",
     "Share",
     "TaskConfig",

@@ -11,6 +11,7 @@ from upturn.config.keys import AccessConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import RoutingConfig
+from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
     AgentConfig,
     EnvironmentConfig,
@@ -50,6 +51,8 @@ class Config:
     validation: ValidationSettings
     canary: CanarySettings
     loop: LoopConfig
+    schedule: ScheduleConfig | None
+    """None = the loop ends after ``loop.cycles`` cycles, unless the command says otherwise."""
     gateway: GatewayConfig
     access: AccessConfig
     telemetry: TelemetryConfig
@@ -119,10 +122,11 @@ CORE: Mapping[str, type[Settings]] = {
     "validation": ValidationSettings,
     "canary": CanarySettings,
     "loop": LoopConfig,
+    "schedule": ScheduleConfig,
     "gateway": GatewayConfig,
     "access": AccessConfig,
     "telemetry": TelemetryConfig,
 }
 """The sections that do not belong to an algorithm, by name, in the order of their documentation."""
-OPTIONAL = ("lora", "curriculum")
+OPTIONAL = ("lora", "curriculum", "schedule")
 """Sections that are None unless the file has them."""

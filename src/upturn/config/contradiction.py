@@ -77,6 +77,7 @@ def contradictions(config: Config) -> list[Contradiction]:
         *_training(config),
         *_precision(config),
         *_gateway(config),
+        *_schedule(config),
     ]
 
 
@@ -171,7 +172,7 @@ def _tasks(config: Config) -> Iterator[Contradiction]:
 def _routing(config: Config) -> Iterator[Contradiction]:
     routing = config.routing
     policy = f"routing.policy = {routing.policy!r}"
-    names = {member.name for member in fields(routing)} - {"policy"}
+    names = {member.name for member in fields(routing)} - {"policy", "min_outcomes", "min_outcomes_share"}
     unused = names - USED_BY_POLICY[routing.policy]
     yield from _without_effect(routing, "routing", "routing.policy", f"with {policy}", names=unused)
     agents_known = sorted(agent.name for agent in config.agents)
@@ -184,6 +185,10 @@ def _routing(config: Config) -> Iterator[Contradiction]:
         if name not in agents_known:
             message = f"routing.weights.{name} is of no agent; [[agents]] has: {known}"
             yield Contradiction(("routing.weights", "agents"), message)
+    if not routing.min_outcomes:
+        because = "with routing.min_outcomes = 0; set min_outcomes"
+        share = {"min_outcomes_share"}
+        yield from _without_effect(routing, "routing", "routing.min_outcomes", because, names=share)
     if routing.policy != "rule_based":
         return
     if not routing.default_agent:
@@ -379,10 +384,19 @@ def _trained_families(config: Config) -> Iterator[Contradiction]:
             )
 
 
+def _schedule(config: Config) -> Iterator[Contradiction]:
+    if config.schedule is not None and config.loop.cycles != 1:
+        yield Contradiction(
+            ("loop.cycles", "schedule"),
+            f"loop.cycles = {config.loop.cycles} has no effect with [schedule], whose loop goes on until it is "
+            "stopped; omit one of them",
+        )
+
+
 def _readiness(config: Config) -> Iterator[Contradiction]:
     tasks, cycles, points = config.tasks.count, config.loop.cycles, config.readiness.points
     # A pool that other runs fill may already hold what is missing.
-    if not config.pool.path and tasks * cycles < points:
+    if not config.pool.path and config.schedule is None and tasks * cycles < points:
         yield Contradiction(
             ("readiness.points", "tasks.count", "loop.cycles", "pool.path"),
             f"readiness.points = {points} is never reached with tasks.count = {tasks} and loop.cycles = {cycles}; "

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from upturn.config.settings import NotNegative, Positive, Settings, settings
+from upturn.config.settings import NotNegative, Positive, Probability, Settings, WholeNumber, settings
 
 PolicyName = Literal[
     "thompson",
@@ -50,6 +50,11 @@ class RoutingConfig(Settings):
     """For cheapest: mean success rate in the family that an agent must reach."""
     weights: Mapping[str, NotNegative] = field(default_factory=dict)
     """For fixed_weights: share by agent; shares are scaled to sum to 1 over the eligible agents."""
+    min_outcomes: WholeNumber = 0
+    """Number of outcomes in a family up to which an agent gets ``min_outcomes_share``, whatever it achieved. 0 = no
+    such share."""
+    min_outcomes_share: Probability = 0.1
+    """Share of a family's decisions for all of its agents with fewer than ``min_outcomes`` outcomes."""
     default_agent: str = ""
     """For rule_based: agent for families without a rule."""
     rules: dict[str, str] = field(default_factory=dict)

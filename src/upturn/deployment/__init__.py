@@ -7,6 +7,13 @@ with it. ``loop`` serves the canary's tasks. Start with ``release``, then ``cana
 """
 
 from upturn.config import CanarySettings, ValidationSettings
+from upturn.deployment.agents import (
+    CapabilityUpdate,
+    capability_profiles,
+    deploy_improved_agent,
+    update_agent_capabilities,
+    validate_agent_performance,
+)
 from upturn.deployment.best_agent import BestAgent, BestAgentRule, BestAgentSearch, identify_best
 from upturn.deployment.best_agent_simulation import EXPERIMENTS, best_agent_results
 from upturn.deployment.canary import Canary
@@ -21,12 +28,14 @@ from upturn.deployment.plan import (
     validation_shares,
 )
 from upturn.deployment.release import (
+    OPEN_STATES,
     History,
     Override,
     RegistryTraffic,
     Traffic,
     apply_traffic,
     candidate_share,
+    check_free,
     history_of,
     hold,
     promote,
@@ -42,6 +51,7 @@ from upturn.deployment.validation import Comparison, Pair, Validation, Validatio
 __all__ = [
     "EXPERIMENTS",
     "FALSE_FAILURES",
+    "OPEN_STATES",
     "PLAN_STEPS",
     "SCENARIOS",
     "Awaited",
@@ -50,6 +60,7 @@ __all__ = [
     "BestAgentSearch",
     "Canary",
     "CanarySettings",
+    "CapabilityUpdate",
     "Comparison",
     "Episode",
     "HeldoutDesign",
@@ -66,6 +77,9 @@ __all__ = [
     "apply_traffic",
     "best_agent_results",
     "candidate_share",
+    "capability_profiles",
+    "check_free",
+    "deploy_improved_agent",
     "episodes_of",
     "grid",
     "history_of",
@@ -82,6 +96,8 @@ __all__ = [
     "split_settled",
     "start",
     "tasks_needed",
+    "update_agent_capabilities",
     "validate",
+    "validate_agent_performance",
     "validation_shares",
 ]

@@ -16,6 +16,8 @@ from upturn.errors import ReleaseError
 from upturn.records import AgentVersion, Release, ReleaseState
 
 ReleaseStatus = ReleaseState | Literal["held"]
+OPEN_STATES: tuple[ReleaseState, ...] = ("canary", "watch")
+"""States of a release that still takes evidence."""
 
 
 class Override(NamedTuple):
@@ -98,6 +100,16 @@ def history_of(releases: Iterable[Release], incumbent: str, candidate: str, agen
             attempt = 1 if release.state in ("promoted", "watch") else attempt + 1
             repeat += (release.incumbent, release.candidate) == (incumbent, candidate)
     return History(attempt, repeat)
+
+
+def check_free(agent: str, releases: Iterable[Release]) -> None:
+    """Raises ReleaseError if a release of the agent is open."""
+    for release in releases:
+        if release.agent == agent and release.state in OPEN_STATES:
+            raise ReleaseError(
+                f"agent {agent!r} already has release {release.id!r}, which is {release_status(release)!r}; "
+                "promote it or roll it back first"
+            )
 
 
 def start(

@@ -53,6 +53,8 @@ class Parts(NamedTuple):
     """None = there is no environment."""
     learn: Callable[[], None] = lambda: None
     """Called after feedback was stored."""
+    background: Callable[[], Awaitable[None]] | None = None
+    """Runs beside the calls, until it is cancelled."""
     on_stop: Callable[[], Awaitable[None]] | None = None
     """Called after the last call."""
 
@@ -86,9 +88,12 @@ def build_app(parts: Parts) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
     retention = asyncio.ensure_future(_delete_old_contents(parts.service.pool, parts.settings.keep_days))
+    background = None if parts.background is None else asyncio.ensure_future(parts.background())
     if parts.tasks is not None:
         parts.tasks.start()
     yield
+    if background is not None:
+        await cancel(background)
     if parts.tasks is not None:
         await parts.tasks.stop()
     await cancel(retention)

@@ -9,17 +9,18 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp
 
-from upturn.arbiter import AgentRegistry, Router, RunKey
+from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
 from upturn.config import Config
 from upturn.gateway.access import open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
+from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import OnlineService, RouteTable, TaskQueue
-from upturn.loop.run import limits_of, load_checked_kit, policy_of, store_agent_version, version_of
-from upturn.pool import Pool
+from upturn.loop.run import InService, limits_of, load_checked_kit, policy_of, store_agent_version, version_of
+from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
 
 POOL_PATH = Path("upturn.db")
@@ -46,28 +47,41 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
     upstreams = Upstreams(config, keys, threads=threads)
     with Pool.open(config.pool.path or POOL_PATH) as pool:
         registry = AgentRegistry()
+        in_service = InService(pool, registry)
         for agent in config.agents:
             version = store_agent_version(pool, version_of(agent))
-            registry.add(version, max_concurrent=agent.load_cap)
-            upstreams.add(version)
-        router = Router(registry, policy_of(config), RunKey(f"gateway-{uuid4().hex}", config.run.seed))
-        queue = _task_queue(config, keys, pool, router)
-        service = OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of)
-        metrics = GatewayMetrics()
-        guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
+            in_service.configure(version, max_concurrent=agent.load_cap)
+        policy, metrics = policy_of(config), GatewayMetrics()
+        learner = Learner(pool, policy, tenant=ALL_TENANTS)
+        background = Background(in_service, registry, upstreams, learner, metrics=metrics)
+        background.sync()
+        learner.start()
+        router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
         telemetry = open_telemetry(config.telemetry)
-        observer = Observer(metrics, None if telemetry is None else telemetry.tracer)
-        app = build_app(Parts(service, guard, observer, config.gateway, tasks=queue, on_stop=upstreams.close))
+        parts = Parts(
+            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of),
+            open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
+            Observer(metrics, None if telemetry is None else telemetry.tracer),
+            config.gateway,
+            tasks=_task_queue(config, keys, router, learner),
+            learn=background.learn,
+            background=background.run,
+            on_stop=upstreams.close,
+        )
         try:
-            yield Gateway(with_origins(app, config.access), service)
+            yield Gateway(with_origins(build_app(parts), config.access), parts.service)
         finally:
+            learner.save()
             if telemetry is not None:
                 telemetry.close()
 
 
-def _task_queue(config: Config, keys: Mapping[str, str], pool: Pool, router: Router) -> TaskQueue:
+def _task_queue(config: Config, keys: Mapping[str, str], router: Router, learner: Learner) -> TaskQueue:
     """Returns the queue of tasks in the configured environment."""
     kit = load_checked_kit(config)
     agent_keys = {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
     runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
-    return TaskQueue(pool, Service(runtime, router, pool, Purpose("gateway/tasks", config.run.seed)))
+    purpose = Purpose("gateway/tasks", config.run.seed)
+    return TaskQueue(
+        learner.pool, Service(runtime, router, learner.pool, purpose, learner=learner), learner.catch_up
+    )

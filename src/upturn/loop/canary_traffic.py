@@ -50,3 +50,12 @@ class ReservedTraffic:
     def snapshot(self) -> str:
         """Digest of the policy's snapshot, the agent and the share."""
         return sha256(f"{self.name}\n{self._policy.snapshot()}".encode()).hexdigest()[:16]
+
+
+def reserved_policy(policy: RoutingPolicy, agents: Sequence[str]) -> RoutingPolicy:
+    """Returns the policy with reserved traffic for agents under canary: ``CANARY_SHARE`` each, together at most
+    half."""
+    agents = sorted(set(agents))
+    for agent in agents:
+        policy = ReservedTraffic(policy, agent, min(CANARY_SHARE, 0.5 / len(agents)))
+    return policy

@@ -4,24 +4,20 @@ The journal holds the result of every step. An interrupted step is run again fro
 it has stored. So a run killed at any point ends like an uninterrupted one with the same seed.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, cast
 
 from upturn.deployment import (
-    Canary,
+    OPEN_STATES,
     History,
     Override,
-    RegistryTraffic,
     Validation,
-    apply_traffic,
-    episodes_of,
+    check_free,
     history_of,
+    release_status,
     start,
 )
-from upturn.deployment import Served as CanaryTask
 from upturn.errors import ReleaseError
-from upturn.loop.canary_traffic import ReservedTraffic
 from upturn.loop.evaluation import (
     HeldoutResult,
     StageChoice,
@@ -30,9 +26,9 @@ from upturn.loop.evaluation import (
     evaluate_heldout,
     warn_of_few_tasks,
 )
+from upturn.loop.live_release import begin_release, observe, observe_open, serve_wave
 from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
-from upturn.loop.service import Served
 from upturn.loop.trainers import (
     algorithm,
     family_weights,
@@ -42,8 +38,8 @@ from upturn.loop.trainers import (
     train_sft,
     write_stage_card,
 )
-from upturn.pool import readiness
-from upturn.records import AgentVersion, JsonValue, Release, ReleaseEvidence, Result, Snapshot, record
+from upturn.pool import current_state, readiness
+from upturn.records import AgentVersion, JsonValue, Release, Result, Snapshot, record
 from upturn.training.algorithms.grpo import GrpoSettings
 
 WAVE = 96
@@ -94,12 +90,15 @@ def serve(context: Context, name: str, count: int) -> None:
         context.progress.stage(f"Serve {count} tasks through the arbiter", count)
         done = successes = 0
         while done < count:
-            wave = context.service.serve(context.next_tasks(min(wave_size(context), count - done)))
+            wave = serve_wave(context, min(wave_size(context), count - done))
             if not wave:
                 break
+            observe_open(context, wave)
             done += len(wave)
             successes += sum(served.evaluation.is_success for served in wave)
             context.progress.advance(len(wave), success=successes / done)
+        context.in_service.sync()
+        context.learner.save()
         return context.routing_state()
 
     context.restore_routing(context.journal.json_step(name, work))
@@ -187,36 +186,36 @@ def _with_candidate(
 def release(
     context: Context, name: str, versions: tuple[AgentVersion, AgentVersion], ground: Validation | Override
 ) -> Release:
-    """Runs the canary of (incumbent, candidate) to its verdict on fresh tasks; ReleaseError if it is held."""
+    """Runs the canary of (incumbent, candidate) on fresh tasks to its verdict, or until an operator holds it.
+
+    A held one goes on with the tasks that are served later. Raises ReleaseError if another release of the agent is
+    open, or the incumbent does not serve any more.
+    """
     incumbent, candidate = versions
 
     def work() -> JsonValue:
         settings = context.config.canary
-        traffic = RegistryTraffic(
-            context.router.registry, {version.id: version for version in versions}.__getitem__
-        )
-        state = start(incumbent, candidate, settings, ground, history=history)
-        # An interrupted run may have stored some states, and an operator may have changed the last one since.
-        stored = {earlier.evidence: earlier for earlier in context.pool.states(Release, state.id)}
-        state = _store(context, state, stored)
-        apply_traffic(state, traffic)
+        context.pool.append(*versions)
+        state = begin_release(context, start(incumbent, candidate, settings, ground, history=history))
+        # Waves of an interrupted step are in the pool; the release has counted these already.
+        counted, served = state.evidence[-1].block + 1 if state.evidence else 0, 0
         context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_episodes)
-        canary = Canary(settings)
-        while state.state in ("canary", "watch"):
-            tasks = [
-                CanaryTask(served.decision, served.evaluation) for served in _serve_canary(context, incumbent.agent)
-            ]
-            block = episodes_of(state, tasks, settings)
-            state = _store(context, canary.step(state, block), stored)
-            apply_traffic(state, traffic)
-            last = state.evidence[-1]
-            context.progress.advance(
-                sum(episode.arm == "candidate" for episode in block),
-                e_better=last.log_e_better,
-                e_worse=last.log_e_worse,
-            )
-        explanation = state.evidence[-1].reason if state.evidence else state.reason
-        context.progress.note(f"canary of {candidate.id}: {state.state}, {explanation}")
+        while served < counted or _goes_on(context, state.id):
+            wave = serve_wave(context, wave_size(context))
+            served += 1
+            if served > counted:
+                state = observe(context.pool, state.id, wave, settings)
+            if state.evidence:
+                last = state.evidence[-1]
+                context.progress.advance(
+                    sum(item.decision.chosen == candidate.id for item in wave),
+                    e_better=last.log_e_better,
+                    e_worse=last.log_e_worse,
+                )
+        state = current_state(context.pool, Release, state.id) or state
+        context.in_service.sync()
+        context.progress.note(f"canary of {candidate.id}: {release_status(state)}, {explanation(state)}")
+        context.learner.save()
         return {"release": state.id, "routing": context.routing_state()}
 
     history = _history(context, f"{name}/history", incumbent, candidate)
@@ -224,6 +223,21 @@ def release(
     assert isinstance(outcome, dict)
     context.restore_routing(outcome["routing"])
     return next(known for known in context.pool.states(Release) if known.id == outcome["release"])
+
+
+def open_release(context: Context, prefix: str) -> str:
+    """Why the agent cannot be improved now: an operator's release of it is open; empty = it can be."""
+    agent = context.config.improved_agent
+    assert agent is not None
+
+    def work() -> JsonValue:
+        try:
+            check_free(agent.name, context.in_service.open_releases())
+        except ReleaseError as exc:
+            return str(exc)
+        return ""
+
+    return str(context.journal.json_step(f"{prefix}open-release", work))
 
 
 def _history(context: Context, name: str, incumbent: AgentVersion, candidate: AgentVersion) -> History:
@@ -237,28 +251,19 @@ def _history(context: Context, name: str, incumbent: AgentVersion, candidate: Ag
     return History(attempt, repeat)
 
 
-def _store(context: Context, state: Release, stored: Mapping[tuple[ReleaseEvidence, ...], Release]) -> Release:
-    """The state, stored once. If the pool has a state with the same evidence, that one, with what operators changed
-    after it. Raises ReleaseError for a held release: the loop has the pool, so nobody could resume it."""
-    known = stored.get(state.evidence)
-    if known is None:
-        context.pool.append(state)
-        return state
-    if known.is_held:
-        raise ReleaseError(
-            f"release {known.id!r} is held by an operator ({known.reason}); 'upturn release resume', 'promote' or "
-            "'rollback' it, then resume the run"
-        )
-    return known
+def _goes_on(context: Context, release_id: str) -> bool:
+    """Whether the release takes evidence now; operators may have changed it since the last wave."""
+    state = current_state(context.pool, Release, release_id)
+    return state is not None and state.state in OPEN_STATES and not state.is_held
 
 
-def _serve_canary(context: Context, agent: str) -> list[Served]:
-    """Serves a wave of fresh tasks, a share of them reserved for the agent under canary."""
-    context.router.policy = ReservedTraffic(context.policy, agent)
-    try:
-        return context.service.serve(context.next_tasks(wave_size(context)))
-    finally:
-        context.router.policy = context.policy
+def explanation(release: Release) -> str:
+    """The reason of the release's state: the operators' if they held or decided it, else the evidence's."""
+    last = release.evidence[-1] if release.evidence else None
+    is_decided_by_rule = last is not None and last.verdict != "hold"
+    if last is None or release.is_held or (release.state not in OPEN_STATES and not is_decided_by_rule):
+        return release.reason
+    return last.reason
 
 
 class CycleOutcome(NamedTuple):
@@ -307,6 +312,8 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
         return CycleOutcome(number, "no training is configured: tasks were routed, evaluated and stored", report)
     if not report.is_ready:
         return CycleOutcome(number, f"nothing was trained: [readiness] is not met by {report.failed()}", report)
+    if is_open := open_release(context, prefix):
+        return CycleOutcome(number, f"nothing was trained: {is_open}", report)
     trained = train(context, prefix)
     if not trained.is_new:
         return CycleOutcome(number, f"no new version; {trained.limits}", report, trained)
@@ -316,6 +323,9 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     if validation.verdict != "pass":
         summary = f"not released, validation {validation.summary}{suffix}"
         return CycleOutcome(number, summary, report, trained, validation)
-    released = release(context, f"{prefix}release", (trained.incumbent, trained.candidate), validation)
-    summary = f"{released.candidate}: {released.state}, {released.evidence[-1].reason}{suffix}"
+    try:
+        released = release(context, f"{prefix}release", (trained.incumbent, trained.candidate), validation)
+    except ReleaseError as exc:
+        return CycleOutcome(number, f"not released: {exc}{suffix}", report, trained, validation)
+    summary = f"{released.candidate}: {release_status(released)}, {explanation(released)}{suffix}"
     return CycleOutcome(number, summary, report, trained, validation, released)

@@ -1,19 +1,20 @@
 """The service of tasks: route, run, evaluate, store. All served tasks go through here.
 
 Tasks are served in waves. A wave's decisions use the router's state at its start, its rollouts run concurrently,
-its records are stored in one transaction, and only then does the router learn, in the order of the tasks. So a wave
-is atomic, and serving it again after an interruption continues from the stored records.
+its records are stored in one transaction, and only then does the router learn what the pool has. So a wave is
+atomic, and serving it again after an interruption continues from the stored records.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from upturn.agents import trajectory_id
-from upturn.arbiter import Router, RoutingOutcome
+from upturn.arbiter import Learner, Router
 from upturn.environments import verify_all
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureSummary
 from upturn.pool import Pool
+from upturn.pool.serving import evaluated_until
 from upturn.records import AgentVersion, Decision, Evaluation, Task, Trajectory
 
 
@@ -29,11 +30,14 @@ class Served(NamedTuple):
 class Service:
     """Serves waves of tasks for one run. Not thread-safe."""
 
-    def __init__(self, runtime: AgentRuntime, router: Router, pool: Pool, purpose: Purpose) -> None:
+    def __init__(
+        self, runtime: AgentRuntime, router: Router, pool: Pool, purpose: Purpose, *, learner: Learner
+    ) -> None:
         self.runtime = runtime
         self.router = router
         self.pool = pool
         self.purpose = purpose
+        self.learner = learner
         self.failures = FailureSummary()
         """Failures of the tasks served since the last ``clear``, which each stage calls at its start."""
 
@@ -42,12 +46,14 @@ class Service:
 
         Raises RoutingError, with nothing stored, when a task has no eligible agent.
         """
-        decisions = self.decide(tasks)
-        wave = self._load_stored(tasks, decisions) or self.run(tasks, decisions)
-        for served in wave:
-            self.failures.add(served.trajectory, served.evaluation)
-        outcomes = [RoutingOutcome.of(served.decision, served.evaluation) for served in wave]
-        self.router.learn_many([served.decision for served in wave], outcomes)
+        stored = self._load_stored(tasks)
+        fresh = [task for task in tasks if task.id not in stored]
+        served = stored | {item.task.id: item for item in self.run(fresh, self.decide(fresh))}
+        wave = [served[task.id] for task in tasks]
+        for item in wave:
+            self.failures.add(item.trajectory, item.evaluation)
+        # Up to this wave, not further: after an interruption the next one is decided from the same state again.
+        self.learner.catch_up(until=evaluated_until(self.pool.engine, [item.evaluation.id for item in wave]))
         return wave
 
     def decide(self, tasks: Sequence[Task]) -> list[Decision]:
@@ -64,6 +70,8 @@ class Service:
 
     def run(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
         """Runs and evaluates the tasks by their decisions, and stores all of it in one transaction."""
+        if not tasks:
+            return []
         versions = self.versions()
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
         trajectories = self.runtime.rollout(jobs, self.purpose)
@@ -71,23 +79,24 @@ class Service:
         self.pool.append(*tasks, *decisions, *trajectories, *evaluations)
         return [Served(*parts) for parts in zip(tasks, decisions, trajectories, evaluations, strict=True)]
 
-    def _load_stored(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
-        """The wave as stored before an interruption; empty if it was not stored."""
+    def _load_stored(self, tasks: Sequence[Task]) -> dict[str, Served]:
+        """The tasks that were served before an interruption, by id, as they were decided then."""
         if not tasks:
-            return []
-        tenant = tasks[0].tenant
-        ids = [
-            trajectory_id(self.purpose.key, task.id, decision.chosen, 0)
-            for task, decision in zip(tasks, decisions, strict=True)
+            return {}
+        tenant, by_id = tasks[0].tenant, {self.router.decision_id(task): task for task in tasks}
+        decided = [
+            (by_id[decision.id], decision)
+            for decision in self.pool.decisions(tenant=tenant, task_ids=[task.id for task in tasks])
+            if decision.id in by_id
         ]
-        if self.pool.evaluation_of(ids[0], tenant=tenant) is None:
-            return []
-        stored = self.pool.experiences_of(ids, tenant=tenant)
-        return [
-            Served(task, decision, experience.trajectory, experience.evaluation)
-            for task, decision, experience in zip(tasks, decisions, stored, strict=True)
+        ids = [trajectory_id(self.purpose.key, task.id, decision.chosen, 0) for task, decision in decided]
+        return {
+            task.id: Served(task, decision, experience.trajectory, experience.evaluation)
+            for (task, decision), experience in zip(
+                decided, self.pool.experiences_of(ids, tenant=tenant), strict=True
+            )
             if experience.evaluation is not None
-        ]
+        }
 
     def versions(self) -> dict[str, AgentVersion]:
         """All versions in service by id, candidates included."""

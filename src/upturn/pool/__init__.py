@@ -14,7 +14,7 @@ from upturn.pool.feedback import ingest_feedback
 from upturn.pool.importer import IngestOptions, check_source, ingest
 from upturn.pool.preference import THUMBS, correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import inspect, missing_reward
-from upturn.pool.reader import Experience, Selected
+from upturn.pool.reader import Experience, Selected, States, current_state
 from upturn.pool.readiness import readiness
 from upturn.pool.row import PoolRecord
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
@@ -38,10 +38,12 @@ __all__ = [
     "Scope",
     "Selected",
     "Selection",
+    "States",
     "check_source",
     "correction_pairs",
     "counts",
     "coverage",
+    "current_state",
     "deployment_pairs",
     "experiences_in",
     "export",

@@ -1,9 +1,9 @@
 """Writing records in one transaction: all of them or none.
 
 Order of writing: tasks, decisions, calls, contents of calls, trajectories, evaluations, feedback, agent versions,
-snapshots, releases, runs, then the rollout key and the import. A trajectory belongs to its task's tenant and an
-evaluation to its trajectory's tenant, so the task and the trajectory must be stored already or be written in the
-same transaction.
+snapshots, releases, runs, limits of agents, then the rollout key and the import. A trajectory belongs to its task's
+tenant and an evaluation to its trajectory's tenant, so the task and the trajectory must be stored already or be
+written in the same transaction.
 """
 
 import time
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.chain import extend_chain
+from upturn.pool.database import data_version
 from upturn.pool.row import KINDS, PoolRecord, Values, row_of
 from upturn.records import Evaluation, Trajectory
 
@@ -23,9 +24,6 @@ ItemT = TypeVar("ItemT")
 
 _IDS_PER_QUERY = 500
 """SQLite allows 999 parameters in a query; PostgreSQL more."""
-
-_STATE_TABLES = (schema.releases, schema.runs)
-"""Tables whose records change; earlier states stay in the history."""
 
 
 class RolloutKey(NamedTuple):
@@ -116,9 +114,14 @@ class BatchWriter:
 
     clock: Callable[[], float] = time.time
     _sequence: int = field(default=0, init=False)
+    _seen: tuple[int, int] | None = field(default=None, init=False)
+    """Version of the database that ``_sequence`` belongs to."""
 
-    def start_after(self, connection: Connection) -> None:
-        """Continues the sequence numbers after the pool's last one."""
+    def start_transaction(self, connection: Connection) -> None:
+        """Continues the sequence numbers after the pool's last one, which may be of another process."""
+        if (version := data_version(connection)) == self._seen:
+            return
+        self._seen = version
         tables = (*schema.LEDGER, schema.call_contents, schema.history)
         last = [connection.execute(select(func.max(table.c.sequence))).scalar() for table in tables]
         self._sequence = max((number for number in last if number is not None), default=0)
@@ -133,7 +136,7 @@ class BatchWriter:
             return 0
         new = 0
         for table, rows in batch.rows.items():
-            if table in _STATE_TABLES:
+            if table in schema.STATES:
                 new += self._put_states(connection, table, rows)
             else:
                 _complete(connection, table, rows)

@@ -18,10 +18,7 @@ from upturn.records import Trajectory, from_fields
 
 _CLASSES: Mapping[Table, type[Any]] = {kind.table: cls for cls, kind in KINDS.items()}
 
-_STATES = (schema.releases, schema.runs)
-"""Tables whose rows change; the chain of the history covers them."""
-
-CHAINED = (*(table for table in schema.LEDGER if table not in _STATES), schema.history, schema.admin_acts)
+CHAINED = (*(table for table in schema.LEDGER if table not in schema.STATES), schema.history, schema.admin_acts)
 """Tables with a chain."""
 
 _ROWS_AT_ONCE = 500
@@ -48,7 +45,7 @@ def ledger_problems(engine: Engine) -> Iterator[str]:
     with engine.connect() as connection:
         for table in schema.LEDGER:
             yield from _row_problems(connection, table)
-        for table in _STATES:
+        for table in schema.STATES:
             yield from _state_problems(connection, table, schema.history)
         yield from _state_problems(connection, schema.api_keys, schema.admin_acts)
         for table, owners, reference in (
@@ -110,7 +107,7 @@ def _row_problem(table: Table, row: Any) -> str:
 
 
 def _state_problems(connection: Connection, table: Table, states: Table) -> Iterator[str]:
-    """Compares the current states of releases, runs or keys with the last ones of their history in ``states``."""
+    """Compares the current states of a table with the last ones of their history in ``states``."""
     history = states.c
     query = select(history.record_id, history.fields).where(history.kind == table.name).order_by(history.sequence)
     last = {row[0]: row[1] for row in connection.execute(query)}

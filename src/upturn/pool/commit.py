@@ -31,8 +31,10 @@ class _Write(NamedTuple):
 class GroupCommitter:
     """A thread that does all writing to one engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, on_begin: Callable[[Connection], object] = lambda _: None) -> None:
+        """``on_begin`` is called at the start of every transaction, which then excludes other writers."""
         self._engine = engine
+        self._on_begin = on_begin
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._gate = Lock()
         self._is_open = True
@@ -91,6 +93,7 @@ class GroupCommitter:
         finished: list[tuple[Future[Any], Any]] = []
         try:
             with self._engine.begin() as connection:
+                self._on_begin(connection)
                 for work in group:
                     savepoint = connection.begin_nested()
                     try:

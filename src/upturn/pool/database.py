@@ -33,8 +33,8 @@ from upturn.pool.schema import HEAD, metadata
 POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal")
 """Endings of the files next to a pool that belong to it."""
 
-_BUSY_TIMEOUT_SECONDS = 10.0
-"""How long a reader waits during recovery or a checkpoint."""
+_BUSY_TIMEOUT_SECONDS = 30.0
+"""How long a reader waits during recovery or a checkpoint, and a writer for the transaction of another process."""
 
 _OPERATOR_TIMEOUT_SECONDS = 30.0
 """How long an operator's write waits for the writer's transactions, which take milliseconds each."""
@@ -51,7 +51,12 @@ _ADVICE = {
 
 def writing_engine(path: Path) -> Engine:
     """Returns an engine with the single writing connection, in WAL mode with every commit flushed."""
-    engine = create_engine(URL.create("sqlite", database=str(path)), pool_size=1, max_overflow=0)
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        pool_size=1,
+        max_overflow=0,
+        connect_args={"timeout": _BUSY_TIMEOUT_SECONDS},
+    )
     _configure(engine, path, ("journal_mode=WAL", "synchronous=FULL"), "BEGIN IMMEDIATE")
     return engine
 
@@ -139,6 +144,18 @@ def has_transaction(connection: Connection) -> bool:
     """Returns False if SQLite aborted the transaction; its writes are lost."""
     driver: Any = connection.connection.dbapi_connection
     return bool(driver.in_transaction)
+
+
+def data_version(connection: Connection) -> tuple[int, int]:
+    """Returns a value that changes when another connection has changed the database."""
+    version = connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+    return id(connection.connection.dbapi_connection), int(version)
+
+
+def is_at_head(engine: Engine) -> bool:
+    """Returns whether the database has the tables of this version."""
+    with engine.connect() as connection:
+        return _revision(connection) == HEAD
 
 
 def bring_to_head(engine: Engine, path: Path) -> None:

@@ -7,15 +7,16 @@ page are not returned.
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Engine, Select, Table, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, func, or_, select
 
 from upturn.errors import RecordError, StoreError
 from upturn.pool import schema
 from upturn.pool.row import KINDS, trajectory_of
 from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope, latest_evaluation, select_trajectories
 from upturn.records import (
+    AgentLimits,
     AgentVersion,
     Decision,
     Evaluation,
@@ -30,7 +31,7 @@ from upturn.records import (
 )
 
 RecordT = TypeVar("RecordT")
-StateT = TypeVar("StateT", Release, Run)
+StateT = TypeVar("StateT", Release, Run, AgentLimits)
 
 _PAGE = 500
 """Rows read at once: a few MB with tokens."""
@@ -55,6 +56,26 @@ class Selected(NamedTuple):
     """None = no evaluation is stored."""
     verdict: EvaluationVerdict
     score: float | None
+
+
+class States(Generic[StateT]):
+    """The current states of a class, read in a transaction."""
+
+    def __init__(self, connection: Connection, cls: type[StateT]) -> None:
+        self._connection = connection
+        self._cls: type[StateT] = cls
+        self._table = KINDS[cls].table
+
+    def get(self, record_id: str) -> StateT | None:
+        """Returns the record's current state; None = it is not stored."""
+        query = select(self._table.c.fields).where(self._table.c.id == record_id)
+        fields = self._connection.execute(query).scalar()
+        return None if fields is None else from_fields(self._cls, fields)
+
+    def all(self) -> list[StateT]:
+        """Returns the current states, in the order of their last change."""
+        query = select(self._table.c.fields).order_by(self._table.c.sequence)
+        return [from_fields(self._cls, fields) for fields in self._connection.execute(query).scalars()]
 
 
 class PoolReader:
@@ -153,7 +174,7 @@ class PoolReader:
         return list(self._pages(Snapshot, select(schema.snapshots), schema.snapshots))
 
     def states(self, cls: type[StateT], record_id: str | None = None) -> list[StateT]:
-        """Returns the current state of each release or run, or all states of one in the order of their storage."""
+        """Returns the current state of each record, or all states of one in the order of their storage."""
         table = KINDS[cls].table
         if record_id is None:
             return list(self._pages(cls, select(table), table))
@@ -208,6 +229,12 @@ class PoolReader:
             if len(rows) < _PAGE:
                 return
             last = rows[-1].sequence
+
+
+def current_state(pool: PoolReader, cls: type[StateT], record_id: str) -> StateT | None:
+    """Returns the current state of a record; None = it is not stored."""
+    with pool.engine.connect() as connection:
+        return States(connection, cls).get(record_id)
 
 
 def _read(record_id: str, decode: Callable[[], RecordT]) -> RecordT:

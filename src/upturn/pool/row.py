@@ -17,6 +17,7 @@ from sqlalchemy import Table
 from upturn.errors import RecordError
 from upturn.pool import schema
 from upturn.records import (
+    AgentLimits,
     AgentVersion,
     Call,
     CallContent,
@@ -49,6 +50,7 @@ PoolRecord: TypeAlias = (
     | Snapshot
     | Release
     | Run
+    | AgentLimits
 )
 """A record that the pool stores."""
 
@@ -125,6 +127,7 @@ KINDS: Mapping[type[Any], Kind] = {
     Snapshot: Kind(schema.snapshots, _copied()),
     Release: Kind(schema.releases, _copied("agent", "candidate", "state")),
     Run: Kind(schema.runs, _copied("command", "state")),
+    AgentLimits: Kind(schema.agent_limits, _copied()),
 }
 """By class, in the order of writing."""
 

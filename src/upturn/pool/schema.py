@@ -3,7 +3,7 @@
 Every record is stored as JSON in ``fields``, with a few further columns for queries. A table of records also has
 ``digest`` (to compare a second write of the id with the first), ``sequence`` (the order of arrival, one counter for
 the whole pool) and ``recorded_at`` (UTC, seconds since 1970). Tables of a tenant's records have ``tenant``; agent
-versions, releases, runs and snapshots belong to the operator.
+versions, releases, runs, snapshots and limits of agents belong to the operator.
 
 ``HEAD`` is the revision that this code reads and writes; ``migrations`` upgrades older pools.
 """
@@ -11,7 +11,7 @@ versions, releases, runs and snapshots belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0005"
+HEAD = "0006"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -132,6 +132,18 @@ agent_versions = _ledger("agent_versions", _text("agent"), _text("kind"))
 releases = _ledger("releases", _text("agent"), _text("candidate"), _text("state"))
 runs = _ledger("runs", _text("command"), _text("state"))
 snapshots = _ledger("snapshots")
+agent_limits = _ledger("agent_limits")
+
+router_states = Table(
+    "router_states",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _text("state"),
+    Column("sequence", BigInteger, nullable=False),
+    Column("recorded_at", Float, nullable=False),
+)
+"""What routing policies have learned, up to and including the record with ``sequence``. Rows can be deleted: the
+ledger has all that they are computed from."""
 
 history = Table(
     "history",
@@ -142,7 +154,7 @@ history = Table(
     _text("fields"),
     Column("recorded_at", Float, nullable=False),
 )
-"""All states of releases and runs; ``kind`` is the table's name."""
+"""All states of releases, runs and agents' limits; ``kind`` is the table's name."""
 Index("ix_history_record", history.c.kind, history.c.record_id)
 
 api_keys = Table(
@@ -229,4 +241,7 @@ LEDGER = (
     releases,
     runs,
     snapshots,
+    agent_limits,
 )
+STATES = (releases, runs, agent_limits)
+"""Tables whose records change; all of their states are in ``history``."""

@@ -1,7 +1,9 @@
-"""The pool: one database file, one writing process, any number of readers.
+"""The pool: one database file, one process that writes all the time, any number of readers.
 
-A write returns when it is durable. Stored records never change: writing an id again is a no-op for equal content
-and an error for other content. Only releases and runs change state; their earlier states stay in the history.
+Other processes may change releases and other states at any time (``open(beside=True)``): their transactions are
+short, and numbers of records continue after those of all processes. A write returns when it is durable. Stored
+records never change: writing an id again is a no-op for equal content and an error for other content. Only
+releases, runs and limits of agents change state; earlier states stay in the history.
 """
 
 import fcntl
@@ -19,8 +21,8 @@ from sqlalchemy import Connection, Engine
 from upturn.errors import StoreBusyError, StoreError
 from upturn.pool.batch import BatchWriter, Imported, RolloutKey, prepare
 from upturn.pool.commit import GroupCommitter
-from upturn.pool.database import bring_to_head, check_head, reading_engine, writing_engine
-from upturn.pool.reader import PoolReader
+from upturn.pool.database import bring_to_head, check_head, is_at_head, reading_engine, writing_engine
+from upturn.pool.reader import PoolReader, States, StateT
 from upturn.pool.row import PoolRecord
 from upturn.records import Evaluation, Task, Trajectory
 
@@ -30,18 +32,20 @@ ResultT = TypeVar("ResultT")
 class _WriteAccess:
     """Lock, engine and committer of a pool that is open for writing."""
 
-    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self._lock = WriterLock(path)
+    def __init__(self, path: Path, clock: Callable[[], float], *, beside: bool) -> None:
+        self._lock = None if beside and _is_at_head(path) else WriterLock(path)
         self._engine = writing_engine(path)
         try:
-            bring_to_head(self._engine, path)
-            self.writer = BatchWriter(clock)
-            with self._engine.connect() as connection:
-                self.writer.start_after(connection)
+            if self._lock is not None:
+                bring_to_head(self._engine, path)
         except BaseException:
             self._release()
             raise
-        self.committer = GroupCommitter(self._engine)
+        if beside and self._lock is not None:  # it was needed for the upgrade
+            self._lock.release()
+            self._lock = None
+        self.writer = BatchWriter(clock)
+        self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
 
     def close(self) -> None:
         self.committer.close()
@@ -49,7 +53,8 @@ class _WriteAccess:
 
     def _release(self) -> None:
         self._engine.dispose()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
 
 class Pool(PoolReader):
@@ -65,18 +70,21 @@ class Pool(PoolReader):
         self._write_access = write_access
 
     @classmethod
-    def open(cls, path: str | Path, *, read_only: bool = False, clock: Callable[[], float] = time) -> Self:
+    def open(
+        cls, path: str | Path, *, read_only: bool = False, beside: bool = False, clock: Callable[[], float] = time
+    ) -> Self:
         """Opens the pool at ``path``; creates it if it does not exist, and upgrades it, unless ``read_only``.
 
-        ``clock`` returns UTC seconds for ``recorded_at``. Raises StoreBusyError if another process has it open for
-        writing, and StoreError for a missing file, a file that is no pool, or one of another version.
+        ``beside``: to change a few records although another process may have it open for writing. ``clock`` returns
+        UTC seconds for ``recorded_at``. Raises StoreBusyError if another process has it open for writing, and
+        StoreError for a missing file, a file that is no pool, or one of another version.
         """
         path = Path(path)
         if path.is_dir():
             raise StoreError(f"the pool {str(path)!r} is a folder; name a file in it, such as {path / 'upturn.db'}")
-        if read_only and not path.exists():
+        if (read_only or beside) and not path.exists():
             raise StoreError(f"no pool at {str(path)!r}; create one with `upturn ingest` or `upturn demo`")
-        write_access = None if read_only else _WriteAccess(path, clock)
+        write_access = None if read_only else _WriteAccess(path, clock, beside=beside)
         engine = reading_engine(path)
         try:
             check_head(engine, path)
@@ -130,6 +138,21 @@ class Pool(PoolReader):
         """Returns the result of ``work``, a change of rows that are no records, once it is durable."""
         return self._access().committer.run(work)
 
+    def change(self, cls: type[StateT], work: Callable[[States[StateT]], StateT]) -> StateT:
+        """Returns the state that ``work`` returned, once it is durable; nothing is stored if ``work`` raises.
+
+        ``work`` reads the current states in the transaction that stores its result, so no other change comes
+        between. It runs in the writing thread and must not use the pool.
+        """
+        access = self._access()
+
+        def replace(connection: Connection) -> StateT:
+            state = work(States(connection, cls))
+            access.writer.write(connection, prepare([state], None, None))
+            return state
+
+        return access.committer.run(replace)
+
     def _access(self) -> _WriteAccess:
         if self._write_access is None:
             raise StoreError(f"the pool {str(self.path)!r} is closed or read-only; open it for writing")
@@ -147,6 +170,14 @@ class PoolSink:
         tasks = {task.id: task for task, _, _ in finished}
         results = [record for _, trajectory, evaluation in finished for record in (trajectory, evaluation)]
         self._pool.append(*tasks.values(), *results, rollout=RolloutKey(run, iteration))
+
+
+def _is_at_head(path: Path) -> bool:
+    engine = reading_engine(path)
+    try:
+        return is_at_head(engine)
+    finally:
+        engine.dispose()
 
 
 class WriterLock:

@@ -19,6 +19,7 @@ from upturn.records.decision import Alternative, Arm, Decision, Feedback, Feedba
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
 from upturn.records.key import AdminAct, ApiKey, Role
+from upturn.records.limits import AgentLimits
 from upturn.records.preference import (
     PreferencePair,
     PreferenceSource,
@@ -51,6 +52,7 @@ __all__ = [
     "Action",
     "AdminAct",
     "AgentKind",
+    "AgentLimits",
     "AgentVersion",
     "Alternative",
     "ApiKey",

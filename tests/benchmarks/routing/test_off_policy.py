@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.routing.regret import off_policy
+from benchmarks.routing import off_policy
 from benchmarks.routing.off_policy import RATES, VERSIONS, Cell, estimands, make_log, measure_coverage
 from upturn.arbiter import self_normalised
 

@@ -48,6 +48,8 @@ class Scripted:
         async with FunctionUpstream(self.answer, self._name).open(call) as exchange:
             yield exchange
 
+    breaker_state = None
+
     async def embed(self, body: bytes) -> Forwarded:
         """The length of the body as the only embedding."""
         if self.error is not None:

@@ -7,7 +7,7 @@ The contract and the policies on plain discounted counts are in ``arbiter.policy
 from upturn.arbiter.policies.base import DEFAULT_FLOOR, LearningPolicy
 from upturn.arbiter.policies.hierarchical import HierarchicalThompson
 from upturn.arbiter.policies.linear import LinearThompson, LinUCB
-from upturn.arbiter.policies.make import StoredPolicy, make_policy
+from upturn.arbiter.policies.make import make_policy
 from upturn.arbiter.policies.normal import probability_largest
 from upturn.arbiter.policies.simple import UCB1, CheapestAboveBar, FixedWeights
 
@@ -20,7 +20,6 @@ __all__ = [
     "LearningPolicy",
     "LinUCB",
     "LinearThompson",
-    "StoredPolicy",
     "make_policy",
     "probability_largest",
 ]

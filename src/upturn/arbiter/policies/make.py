@@ -1,26 +1,13 @@
 """The configured routing policy."""
 
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from upturn.arbiter.policies.hierarchical import HierarchicalThompson
 from upturn.arbiter.policies.linear import LinearThompson, LinUCB
 from upturn.arbiter.policies.simple import UCB1, CheapestAboveBar, FixedWeights
-from upturn.arbiter.policy import DiscountedThompson, EpsilonGreedy, RoutingPolicy, RuleBasedRouting, Uniform
+from upturn.arbiter.policy import DiscountedThompson, EpsilonGreedy, RuleBasedRouting, StoredPolicy, Uniform
 from upturn.arbiter.tally import Tally
 from upturn.config import RoutingConfig
-
-
-class StoredPolicy(RoutingPolicy, Protocol):
-    """A policy whose learned state can be stored."""
-
-    tally: Tally
-    """Counts of outcomes by family and version."""
-
-    def state(self) -> str:
-        """Returns what was learned as JSON text, without settings."""
-
-    def restore(self, state: str) -> None:
-        """Replaces what was learned; raises RecordError for invalid text."""
 
 
 def make_policy(routing: RoutingConfig) -> StoredPolicy:

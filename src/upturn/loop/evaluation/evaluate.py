@@ -12,7 +12,7 @@ from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.rollouts import rollout_runtime
 from upturn.loop.run import Context, proxy_scores
 from upturn.pool import Pool, PoolSink
-from upturn.records import AgentVersion, Split, Task, record
+from upturn.records import AgentVersion, Split, Task, record, to_json
 
 EVALUATION_SEED_OFFSET = 500_000
 """Added to the seed: evaluations draw their tasks from streams that neither serving nor training uses."""
@@ -190,7 +190,10 @@ def evaluate_heldout(
 
 
 def compare(context: Context, name: str, incumbent: HeldoutResult, candidate: HeldoutResult) -> Validation:
-    """Validates the candidate against the incumbent, paired by held-out task."""
+    """Validates the candidate against the incumbent, paired by held-out task.
+
+    The record is also in the run's folder, as ``<name>.json``, for `upturn release start`.
+    """
     pairs = [
         Pair(
             old.task_id,
@@ -207,5 +210,8 @@ def compare(context: Context, name: str, incumbent: HeldoutResult, candidate: He
     validation = context.journal.record_step(
         name, Validation, lambda: validate(pairs, context.config.validation, seed=context.seed)
     )
+    file = context.run_dir / f"{name}.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(to_json(validation) + "\n", encoding="utf-8")
     context.progress.note(f"validation: {validation.summary}")
     return validation

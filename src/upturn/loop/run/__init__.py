@@ -15,8 +15,10 @@ from upturn.loop.run.context import (
     transfer_folder,
     version_of,
 )
+from upturn.loop.run.in_service import InService, incumbent_of
 from upturn.loop.run.journal import read_progress
 from upturn.loop.run.preflight import load_checked_kit, name_problems
+from upturn.loop.run.reload import ConfigChanges, config_changes, reload_config
 from upturn.loop.run.reward_models import proxy_scores
 from upturn.loop.run.run_folders import choose_run, latest_run
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, SET_ASIDE, FileKit
@@ -24,11 +26,15 @@ from upturn.loop.run.task_source import FEWEST_SET_ASIDE, SET_ASIDE, FileKit
 __all__ = [
     "FEWEST_SET_ASIDE",
     "SET_ASIDE",
+    "ConfigChanges",
     "Context",
     "FileKit",
+    "InService",
     "adapter_settings",
     "choose_run",
+    "config_changes",
     "configure_torch",
+    "incumbent_of",
     "latest_run",
     "limits_of",
     "load_checked_kit",
@@ -37,6 +43,7 @@ __all__ = [
     "policy_of",
     "proxy_scores",
     "read_progress",
+    "reload_config",
     "store_agent_version",
     "transfer_folder",
     "version_of",

@@ -10,13 +10,22 @@ from typing import Literal
 
 from upturn import __version__
 from upturn.agents.context import Budget, parameters_of
-from upturn.arbiter import AgentRegistry, Router, RunKey, StoredPolicy, make_policy
+from upturn.arbiter import (
+    AgentRegistry,
+    Learner,
+    MinimumCoverage,
+    Router,
+    RunKey,
+    StoredPolicy,
+    make_policy,
+)
 from upturn.config import AdapterSettings, AgentConfig, Config, Limits
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
+from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import Journal
 from upturn.loop.run.preflight import load_checked_kit
 from upturn.loop.run.reward_models import check_same_models
@@ -24,6 +33,7 @@ from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
+from upturn.pool.serving import RouterSnapshot
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 from upturn.threads import cpu_quota, default_threads, usable_cores
 from upturn.training.distributed import World
@@ -55,6 +65,8 @@ class Context:
     runtime: AgentRuntime
     router: Router
     policy: StoredPolicy
+    learner: Learner
+    in_service: InService
     service: Service
     progress: Progress
     world: World | None = None
@@ -117,6 +129,7 @@ class Context:
         """State that serving changes besides the pool; to be journalled after each step that serves."""
         return {
             "policy": self.policy.state(),
+            "sequence": self.learner.sequence,
             "registry": self.router.registry.state(),
             "tasks_served": self.position.tasks_served,
         }
@@ -124,15 +137,28 @@ class Context:
     def restore_routing(self, state: JsonValue) -> None:
         """Restores a journalled state."""
         assert isinstance(state, dict)
-        self.policy.restore(str(state["policy"]))
-        self.router.registry.restore(str(state["registry"]))
-        served = state["tasks_served"]
+        served, sequence = state["tasks_served"], state["sequence"]
         assert isinstance(served, int)
+        assert isinstance(sequence, int)
+        self.learner.restore(RouterSnapshot(str(state["policy"]), sequence))
+        self.router.registry.restore(str(state["registry"]))
+        self.in_service.forget()  # a step that is not in the journal serves what the pool says now
         self.position.tasks_served = served
 
     def purpose(self, name: str, temperature: float | None = None) -> Purpose:
         """Identifies rollouts of this run by a name."""
         return Purpose(f"{self.run_id}/{name}", self.seed, temperature)
+
+
+def _begin_service(context: Context) -> None:
+    """Begins with what earlier runs on the pool have learned and promoted; a resumed run, as it began."""
+
+    def begin() -> JsonValue:
+        context.learner.start()
+        context.in_service.sync()
+        return context.routing_state()
+
+    context.restore_routing(context.journal.json_step("begin", begin))
 
 
 @contextmanager
@@ -147,13 +173,14 @@ def open_run(
 ) -> Iterator[Context]:
     """Opens a new or interrupted run in ``run_dir``.
 
-    ``api_keys``: by the environment variable that holds them (``config.api_keys``); None means that none is needed.
+    A command that only trains begins with the configured versions, others with what the pool's earlier runs have
+    learned and promoted. ``api_keys``: by the environment variable that holds them (``config.api_keys``); None
+    means that none is needed.
     Raises ConfigError for names that cannot be resolved, JournalError when the folder holds another run,
     StoreBusyError when its pool is in use.
     """
     kit = load_checked_kit(config)
-    needs_torch = _needs_torch(config)
-    keys = api_keys or {}
+    needs_torch, keys = _needs_torch(config), api_keys or {}
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
@@ -165,13 +192,11 @@ def open_run(
         check_same_models(journal, kit.verifier)
         (run_dir / "config.json").write_text(config.to_json())
         policy = policy_of(config)
-        registry = AgentRegistry()
-        for agent in config.agents:
-            version = store_agent_version(pool, version_of(agent))
-            registry.add(version, max_concurrent=agent.load_cap)
-        run_id = run_dir.name
-        router = Router(registry, policy, RunKey(run_id, config.run.seed))
-        service = Service(runtime, router, pool, Purpose(f"{run_id}/service", config.run.seed))
+        in_service = _configured_agents(config, pool, registry := AgentRegistry())
+        run_id, seed = run_dir.name, config.run.seed
+        router = Router(registry, policy, RunKey(run_id, seed))
+        learner = Learner(pool, policy, tenant=config.pool.tenant)
+        service = Service(runtime, router, pool, Purpose(f"{run_id}/service", seed), learner=learner)
         progress = FailureProgress(progress, service.failures)
         world = None if world is None else replace(world, device=device)
         context = Context(
@@ -184,6 +209,8 @@ def open_run(
             runtime,
             router,
             policy,
+            learner,
+            in_service,
             service,
             progress,
             world,
@@ -192,7 +219,19 @@ def open_run(
         if needs_torch:
             progress.note(f"device: {describe_device(device)}")
         context.start()
+        if not command.startswith("train"):
+            _begin_service(context)
         yield context
+
+
+def _configured_agents(config: Config, pool: Pool, registry: AgentRegistry) -> InService:
+    """Stores the configured versions and puts them into service."""
+    in_service = InService(pool, registry)
+    for agent in config.agents:
+        version = store_agent_version(pool, version_of(agent))
+        registry.add(version, max_concurrent=agent.load_cap)
+        in_service.configure(version, max_concurrent=agent.load_cap)
+    return in_service
 
 
 @contextmanager
@@ -348,7 +387,10 @@ def limits_of(config: Config) -> Limits:
 
 def policy_of(config: Config) -> StoredPolicy:
     """The configured routing policy, untrained."""
-    return make_policy(config.routing)
+    policy = make_policy(config.routing)
+    if not config.routing.min_outcomes:
+        return policy
+    return MinimumCoverage(policy, outcomes=config.routing.min_outcomes, share=config.routing.min_outcomes_share)
 
 
 def _threads(config: Config, world: World | None) -> int:

@@ -5,15 +5,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Literal
 
-from upturn.models.upstreams.upstream import UpstreamError
+from upturn.models.upstreams.upstream import BreakerState, UpstreamError
 
 _WINDOW_SECONDS = 10.0
 _FREE_RETRIES = 10
 """Retries that are always allowed within the window, so that a quiet gateway retries at all."""
-
-BreakerState = Literal["closed", "open", "half_open"]
 
 
 class Breaker:

@@ -23,7 +23,15 @@ from upturn.models.upstreams.answer_stream import AnswerStream
 from upturn.models.upstreams.breaker import Breaker, CallLimit, RetryBudget
 from upturn.models.upstreams.request_body import request_body, with_model
 from upturn.models.upstreams.token_capture import TokenCapture
-from upturn.models.upstreams.upstream import CallOutcome, Chunk, Exchange, Forwarded, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import (
+    BreakerState,
+    CallOutcome,
+    Chunk,
+    Exchange,
+    Forwarded,
+    UpstreamCall,
+    UpstreamError,
+)
 
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _FIRST_WAIT_SECONDS = 0.25
@@ -72,6 +80,11 @@ class EndpointUpstream:
                 yield exchange
             finally:
                 exchange.close()
+
+    @property
+    def breaker_state(self) -> BreakerState:
+        """State of its circuit breaker."""
+        return self.breaker.state
 
     async def embed(self, body: bytes) -> Forwarded:
         """The answer of the server's ``/embeddings``, passed through; see ``Upstream.embed``."""

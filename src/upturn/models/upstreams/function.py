@@ -10,7 +10,14 @@ from typing import TypeAlias
 
 from upturn.dialects import ModelAnswer, ModelRequest, Text
 from upturn.errors import error_text
-from upturn.models.upstreams.upstream import CallOutcome, Exchange, Forwarded, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import (
+    BreakerState,
+    CallOutcome,
+    Exchange,
+    Forwarded,
+    UpstreamCall,
+    UpstreamError,
+)
 from upturn.models.upstreams.whole_answer import WholeExchange
 
 Answering: TypeAlias = Callable[[ModelRequest], str | ModelAnswer | Awaitable[str | ModelAnswer]]
@@ -44,6 +51,11 @@ class FunctionUpstream:
         answer = replace(result, id=call.answer_id or result.id)
         outcome = CallOutcome(answer, "", answer.usage, perf_counter() - started)
         yield WholeExchange(call, answer, outcome)
+
+    @property
+    def breaker_state(self) -> BreakerState | None:
+        """None: a function has no circuit breaker."""
+        return None
 
     async def embed(self, body: bytes) -> Forwarded:  # noqa: ARG002  as in the protocol
         """Raises UpstreamError: functions make no embeddings."""

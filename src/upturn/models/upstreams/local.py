@@ -39,7 +39,14 @@ from upturn.models.chat_template import ChatRenderer
 from upturn.models.local import LocalModel
 from upturn.models.model import Generation, GenerationRequest, Model
 from upturn.models.renderer import CompactRenderer, Renderer
-from upturn.models.upstreams.upstream import CallOutcome, Exchange, Forwarded, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import (
+    BreakerState,
+    CallOutcome,
+    Exchange,
+    Forwarded,
+    UpstreamCall,
+    UpstreamError,
+)
 from upturn.models.upstreams.whole_answer import WholeExchange
 from upturn.records import Observation, TokenRow, WrittenSpan
 
@@ -252,6 +259,11 @@ class LocalUpstream:
         written = script.read(generation.token_ids, call.request)
         seconds = perf_counter() - started
         yield _exchange(call, written, prompt, generation, model=self._model, seconds=seconds)
+
+    @property
+    def breaker_state(self) -> BreakerState | None:
+        """None: a local model has no circuit breaker."""
+        return None
 
     async def embed(self, body: bytes) -> Forwarded:  # noqa: ARG002  as in the protocol
         """Raises UpstreamError: local models make no embeddings."""

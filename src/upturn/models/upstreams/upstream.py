@@ -14,6 +14,7 @@ from upturn.dialects import Dialect, Message, ModelAnswer, ModelRequest, Reasoni
 from upturn.errors import ModelError
 from upturn.records import TokenRow
 
+BreakerState = Literal["closed", "open", "half_open"]
 ErrorKind = Literal["connect", "timeout", "status", "protocol", "overload"]
 """``protocol``: the answer is not one of the dialect, breaks off or is too large. ``overload``: refused here."""
 
@@ -126,6 +127,10 @@ class Upstream(Protocol):
 
         Leaving the block, or cancelling it, ends the call.
         """
+
+    @property
+    def breaker_state(self) -> BreakerState | None:
+        """State of its circuit breaker; None = it has none."""
 
     async def embed(self, body: bytes, /) -> Forwarded:
         """The answer to a request for embeddings, in OpenAI's form on both sides. Raises UpstreamError."""

@@ -1,0 +1,111 @@
+"""Learning as a fold over the pool: outcomes teach a policy in the order in which they were stored, each once.
+
+What a policy has learned up to a sequence number is a function of the pool. Restarts, other processes and deleted
+snapshots therefore lead to the same state, bit for bit. A snapshot only saves the time to read everything again.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from time import time
+
+from upturn.arbiter.policy import RoutingOutcome, StoredPolicy
+from upturn.pool import Pool, Scope
+from upturn.pool.serving import RouterSnapshot, last_sequence, load_router, outcomes_after, save_router
+
+FOLD = 1
+"""Incremented when the same records teach something else; older snapshots are then not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryMetric:
+    """The feedback that teaches the router, besides verdicts."""
+
+    name: str = "success"
+    low: float = 0.0
+    """Value with the reward 0."""
+    high: float = 1.0
+    """Value with the reward 1; below ``low`` if less is better."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low == self.high:
+            raise ValueError(f"low and high must be two finite numbers, got {self.low!r} and {self.high!r}")
+
+    def reward(self, value: float) -> float | None:
+        """Returns the reward of a value, in [0, 1]; None = outside of the range, teaches nothing."""
+        share = (value - self.low) / (self.high - self.low)
+        return share if 0 <= share <= 1 else None
+
+
+class Learner:
+    """Teaches one policy what a pool has. For one thread; there may be others, in this process or another.
+
+    ``policy`` must be untrained. ``start`` comes first, or ``restore``.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        policy: StoredPolicy,
+        *,
+        tenant: Scope,
+        metric: PrimaryMetric | None = None,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        """``tenant``: whose outcomes are learned; ALL_TENANTS for a router that they share."""
+        self.policy = policy
+        self.sequence = 0
+        """Number of the last record that was read; 0 = none."""
+        self.learned = 0
+        """Outcomes with a reward that this object has taught the policy."""
+        self.pool = pool
+        self._tenant = tenant
+        self._metric = metric or PrimaryMetric()
+        self._clock = clock
+        # The snapshot of an untrained policy is a hash of its name and settings.
+        text = repr((FOLD, policy.name, policy.snapshot(), str(tenant), self._metric))
+        self.key = f"{policy.name}-{sha256(text.encode()).hexdigest()[:16]}"
+        """Of the snapshot in the pool. Other settings have another key, and learn from the beginning."""
+
+    def start(self) -> None:
+        """Learns everything that is stored, from the snapshot on if there is one."""
+        snapshot = load_router(self.pool.engine, self.key)
+        if snapshot is not None:
+            self.restore(snapshot)
+        self.catch_up()
+
+    def catch_up(self, until: int | None = None) -> int:
+        """Learns what was stored since the last call; returns the number of outcomes with a reward.
+
+        ``until``: number of the last record to read; None = all that are stored now.
+        """
+        end = last_sequence(self.pool.engine) if until is None else until
+        learned = 0
+        for outcome in outcomes_after(
+            self.pool.engine, self.sequence, end, metric=self._metric, tenant=self._tenant
+        ):
+            self.policy.learn(outcome.decision, RoutingOutcome(outcome.decision.id, outcome.reward))
+            learned += outcome.reward is not None
+        self.sequence = max(self.sequence, end)
+        self.learned += learned
+        return learned
+
+    def outcomes_since(self, sequence: int) -> int:
+        """Returns the number of outcomes with a reward that were stored after the record with that number."""
+        end = last_sequence(self.pool.engine)
+        stored = outcomes_after(self.pool.engine, sequence, end, metric=self._metric, tenant=self._tenant)
+        return sum(outcome.reward is not None for outcome in stored)
+
+    def snapshot(self) -> RouterSnapshot:
+        """Returns the policy's state and the number of the last record in it."""
+        return RouterSnapshot(self.policy.state(), self.sequence)
+
+    def restore(self, snapshot: RouterSnapshot) -> None:
+        """Continues from a snapshot of the same policy."""
+        self.policy.restore(snapshot.state)
+        self.sequence = snapshot.sequence
+
+    def save(self) -> None:
+        """Stores the snapshot in the pool, unless that has a later one. The pool must be open for writing."""
+        save_router(self.pool, self.key, self.snapshot(), now=self._clock())

@@ -1,0 +1,129 @@
+"""``upturn agents``: capability profiles, operators' limits, validation and deployment of improved versions."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
+from upturn.cli.output import emit
+from upturn.cli.release import CanaryConfig, Who, Why, show_release
+from upturn.config import CanarySettings, ValidationSettings
+from upturn.deployment import (
+    CapabilityUpdate,
+    Override,
+    capability_profiles,
+    deploy_improved_agent,
+    update_agent_capabilities,
+    validate_agent_performance,
+)
+from upturn.pool import ALL_TENANTS, Pool
+from upturn.records import Result, to_json
+
+agents_app = typer.Typer()
+
+_Names = Annotated[list[str] | None, typer.Option(help="One value; repeatable.")]
+Incumbent = Annotated[str, typer.Argument(help="The serving version, agent@version.")]
+Candidate = Annotated[str, typer.Argument(help="The new version, agent@version. Both are stored in the pool.")]
+
+
+@agents_app.command("profile")
+def profile(
+    agents: Annotated[list[str] | None, typer.Argument(help="Agents. Default: all.")] = None,
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    all_tenants: AllTenants = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the success of every version in every family of the routed tasks, with 95 % intervals."""
+    with Pool.open(pool, read_only=True) as opened:
+        found = capability_profiles(opened, tenant=ALL_TENANTS if all_tenants else tenant, agents=agents or ())
+        results = [
+            Result(f"{item.version} {item.family}", item.mean, "success", item.low, item.high, item.outcomes)
+            for item in found
+        ]
+    emit("agents profile", results, {"agents": agents or "all"}, as_json=as_json)
+
+
+@agents_app.command("update")
+def update(  # noqa: PLR0913 - a command's parameters are its options
+    agent: Annotated[str, typer.Argument(help="Name of the agent.")],
+    *,
+    pool: PoolPath,
+    environment: _Names = None,
+    any_environment: Annotated[bool, typer.Option("--any-environment", help="It may act in any.")] = False,
+    for_tenant: _Names = None,
+    load_cap: Annotated[int | None, typer.Option(min=1, help="Maximum number of tasks in flight.")] = None,
+    suspended: Annotated[
+        bool | None, typer.Option("--suspend/--serve", help="Whether it gets no tasks, or tasks again.")
+    ] = None,
+    who: Who,
+    why: Why,
+    as_json: AsJson = False,
+) -> None:
+    """Change what an agent may do: environments, tenants, tasks in flight. A running loop or server applies it."""
+    change = CapabilityUpdate(
+        agent,
+        capabilities=() if any_environment else None if environment is None else tuple(environment),
+        tenants=None if for_tenant is None else tuple(for_tenant),
+        max_concurrent=load_cap,
+        is_suspended=suspended,
+    )
+    with Pool.open(pool, beside=True) as opened:
+        limits = update_agent_capabilities(opened, change, Override(who, why))
+    details = {
+        "agent": limits.id,
+        "environments": "as configured" if limits.capabilities is None else limits.capabilities or "any",
+        "tenants": "as configured" if limits.tenants is None else limits.tenants,
+        "load_cap": "as configured" if limits.max_concurrent is None else limits.max_concurrent,
+        "suspended": limits.is_suspended,
+        "reason": limits.reason,
+    }
+    emit("agents update", [], details, as_json=as_json)
+
+
+@agents_app.command("validate")
+def validate(  # noqa: PLR0913 - a command's parameters are its options
+    incumbent: Incumbent,
+    candidate: Candidate,
+    *,
+    pool: PoolPath,
+    tenant: Tenant = "default",
+    config: CanaryConfig = None,
+    out: Annotated[Path | None, typer.Option(help="File for the validation, for `upturn agents deploy`.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two versions on the held-out tasks that both have done. Exits with 1 unless it passes."""
+    settings = ValidationSettings() if config is None else read_config(config).validation
+    with Pool.open(pool, read_only=True) as opened:
+        verdict = validate_agent_performance(opened, incumbent, candidate, settings, tenant=tenant)
+    if out is not None:
+        out.write_text(to_json(verdict) + "\n", encoding="utf-8")
+    results = [Result("verdict", verdict.verdict)]
+    if verdict.gain is not None:
+        results.append(Result("gain", verdict.gain, "success", verdict.low, verdict.high, verdict.n))
+    emit("agents validate", results, {"reasons": list(verdict.reasons), "file": str(out or "")}, as_json=as_json)
+    if verdict.verdict != "pass":
+        raise typer.Exit(1)
+
+
+@agents_app.command("deploy")
+def deploy(
+    incumbent: Incumbent,
+    candidate: Candidate,
+    *,
+    pool: PoolPath,
+    tenant: Tenant = "default",
+    config: CanaryConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Validate a version on stored evidence, and start its canary if it passes."""
+    validation, canary = ValidationSettings(), CanarySettings()
+    if config is not None:
+        loaded = read_config(config)
+        validation, canary = loaded.validation, loaded.canary
+    with Pool.open(pool, beside=True) as opened:
+        verdict = validate_agent_performance(opened, incumbent, candidate, validation, tenant=tenant)
+        release = deploy_improved_agent(opened, incumbent, candidate, verdict, canary)
+    show_release("agents deploy", release, as_json)

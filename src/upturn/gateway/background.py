@@ -1,0 +1,66 @@
+"""What a gateway does once a second: take over operators' acts, learn from what others stored, show its state."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+from upturn.arbiter import AgentRegistry, Learner
+from upturn.errors import UpturnError
+from upturn.gateway.observation import GatewayMetrics
+from upturn.gateway.upstreams import Upstreams
+from upturn.loop.run import InService
+
+SECONDS = 1.0
+SAVE_SECONDS = 60.0
+"""Between two snapshots of what the router has learned; they only save time at the next start."""
+_log = logging.getLogger("upturn.gateway")
+
+
+class Background:
+    """Keeps registry, upstreams and router as the pool has them. For one event loop."""
+
+    def __init__(
+        self,
+        in_service: InService,
+        registry: AgentRegistry,
+        upstreams: Upstreams,
+        learner: Learner,
+        *,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self._in_service = in_service
+        self._registry = registry
+        self._upstreams = upstreams
+        self._learner = learner
+        self._metrics = metrics
+
+    def sync(self) -> None:
+        """Takes over promotions, canaries and limits from the pool."""
+        if self._in_service.sync():
+            for served in self._registry.agents().values():
+                for version in (served.incumbent, served.candidate):
+                    if version is not None:
+                        self._upstreams.add(version)
+
+    def learn(self) -> None:
+        """Teaches the router what was stored since the last time."""
+        self._learner.catch_up()
+        self._metrics.show_learner_lag(0)
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Repeats all of it until it is cancelled; what fails is logged and tried again."""
+        saved = monotonic()
+        while True:
+            try:
+                self.sync()
+                self.learn()
+                for version, upstream in self._upstreams.all().items():
+                    if (breaker := upstream.breaker_state) is not None:
+                        self._metrics.show_breaker(version.rpartition("@")[0], breaker)
+                if monotonic() - saved > SAVE_SECONDS:
+                    await asyncio.to_thread(self._learner.save)
+                    saved = monotonic()
+            except UpturnError:
+                _log.exception("the gateway could not follow the pool; it tries again in a second")
+            await sleep(SECONDS)

@@ -1,0 +1,117 @@
+"""The agents in service as the pool has them: promotions, canaries, and operators' limits.
+
+``sync`` is called before each wave, so what an operator changes in the pool takes effect with the next one.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from upturn.arbiter import AgentRegistry, ServedAgent
+from upturn.deployment import OPEN_STATES, candidate_share
+from upturn.errors import ReleaseError
+from upturn.pool import Pool, schema
+from upturn.records import AgentLimits, AgentVersion, Release
+
+
+def incumbent_of(configured: str, releases: Iterable[Release]) -> str:
+    """Returns the id of the serving version: the configured one, or what promotions in turn replaced it by.
+
+    ``releases``: in the order of their last change. A version that the configuration names anew serves, whatever
+    was promoted over other versions.
+    """
+    serving = configured
+    for release in releases:
+        if release.incumbent == serving and release.state in ("promoted", "watch"):
+            serving = release.candidate
+    return serving
+
+
+class InService:
+    """Makes a registry serve what the pool says about the configured agents."""
+
+    def __init__(self, pool: Pool, registry: AgentRegistry) -> None:
+        self._pool = pool
+        self._registry = registry
+        self._configured: dict[str, ServedAgent] = {}
+        self._seen: tuple[int, int] | None = None
+
+    def configure(self, version: AgentVersion, *, max_concurrent: int | None = None) -> None:
+        """Adds an agent of the configuration, or replaces it; ``version`` is stored in the pool."""
+        self._configured[version.agent] = ServedAgent(version, max_concurrent)
+        self._seen = None
+
+    def remove(self, agent: str) -> None:
+        """Takes an agent out of the configuration; no-op if it is not in it."""
+        if self._configured.pop(agent, None) is not None and agent in self._registry.agents():
+            self._registry.remove(agent)
+
+    def sync(self) -> bool:
+        """Updates the registry if releases or limits have changed; returns whether they have.
+
+        Raises ReleaseError for a promoted or candidate version that is not in the pool, or whose model is gone.
+        """
+        latest = self._last_change()
+        if latest == self._seen:
+            return False
+        releases = self._pool.states(Release)
+        limits = {limit.id: limit for limit in self._pool.states(AgentLimits)}
+        versions = {version.id: version for version in self._pool.agent_versions()}
+        for agent, configured in self._configured.items():
+            own = [release for release in releases if release.agent == agent]
+            self._registry.put(_served(configured, own, limits.get(agent), versions))
+        self._seen = latest
+        return True
+
+    def forget(self) -> None:
+        """Makes the next ``sync`` read everything, e.g. because the registry was changed by something else."""
+        self._seen = None
+
+    def open_releases(self) -> list[Release]:
+        """Returns the configured agents' releases that are not decided, in the order of their last change."""
+        return [
+            release
+            for release in self._pool.states(Release)
+            if release.state in OPEN_STATES and release.agent in self._configured
+        ]
+
+    def _last_change(self) -> tuple[int, int]:
+        with self._pool.engine.connect() as connection:
+            numbers = [
+                connection.execute(select(func.max(table.c.sequence))).scalar() or 0
+                for table in (schema.releases, schema.agent_limits)
+            ]
+        return numbers[0], numbers[1]
+
+
+def _served(
+    configured: ServedAgent,
+    releases: list[Release],
+    limits: AgentLimits | None,
+    versions: Mapping[str, AgentVersion],
+) -> ServedAgent:
+    serving = incumbent_of(configured.incumbent.id, releases)
+    canary = next(
+        (release for release in releases if release.state == "canary" and release.incumbent == serving), None
+    )
+    incumbent = configured.incumbent if serving == configured.incumbent.id else _version(versions, serving)
+    if canary is None:
+        return ServedAgent(incumbent, configured.max_concurrent, limits=limits)
+    candidate = _version(versions, canary.candidate)
+    return ServedAgent(
+        incumbent, configured.max_concurrent, candidate, candidate_share(canary), canary.id, limits=limits
+    )
+
+
+def _version(versions: Mapping[str, AgentVersion], version_id: str) -> AgentVersion:
+    version = versions.get(version_id)
+    if version is None:
+        raise ReleaseError(f"version {version_id!r} of a release is not in the pool; store it, or restore the pool")
+    is_folder = version.kind == "local_model" and version.weights_hash and "/" in version.model
+    if is_folder and not Path(version.model).exists():
+        raise ReleaseError(
+            f"version {version_id!r} serves, but its model {version.model!r} is gone; restore the folder, or start "
+            "and promote a release of another version"
+        )
+    return version

@@ -1,0 +1,249 @@
+"""The outcomes of decisions, in the order in which they arrived.
+
+A decision has at most one outcome that teaches: its first value. A value is a verdict of the trajectory that the
+decision led to, a feedback value of the primary metric on the decision, on that trajectory or on the episode that
+began with the decision, or the failure of a call that another version then answered. All further values of the
+decision, equal or contradicting, are no outcomes. A missing verdict before the first value is reported once, as an
+outcome without a reward.
+
+Which outcome a record is depends on records with lower sequence numbers only. So the outcomes up to a number never
+change, whoever reads them, and in however many parts. Feedback on a subject that is stored later is no outcome.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, func, literal, or_, select, union_all
+from sqlalchemy.orm import aliased
+
+from upturn.pool import schema
+from upturn.pool.selection import Scope, in_scope
+from upturn.records import Decision, from_fields
+
+
+class Metric(Protocol):
+    """The feedback that teaches."""
+
+    @property
+    def name(self) -> str:
+        """The metric of its feedback."""
+
+    def reward(self, value: float) -> float | None:
+        """Returns the reward of a value, in [0, 1]; None = it teaches nothing."""
+
+
+_PAGE = 400
+"""Events read at once."""
+
+
+class StoredOutcome(NamedTuple):
+    """An outcome of a decision."""
+
+    sequence: int
+    """Of the record that it is in."""
+    decision: Decision
+    reward: float | None
+    """None = the verdict is missing."""
+
+
+class _Event(NamedTuple):
+    """A record that may be an outcome of a decision."""
+
+    sequence: int
+    decision_id: str
+    reward: float | None
+
+
+def last_sequence(engine: Engine) -> int:
+    """Returns the number of the pool's last evaluation, feedback or call; 0 = there is none."""
+    with engine.connect() as connection:
+        return _last_sequence(connection)
+
+
+def evaluated_until(engine: Engine, evaluation_ids: Sequence[str]) -> int:
+    """Returns the highest number of these evaluations; 0 = none is stored."""
+    column = schema.evaluations.c.sequence
+    with engine.connect() as connection:
+        query = select(func.max(column)).where(schema.evaluations.c.id.in_(evaluation_ids))
+        return connection.execute(query).scalar() or 0
+
+
+def outcomes_after(
+    engine: Engine, start: int, end: int, *, metric: Metric, tenant: Scope
+) -> Iterator[StoredOutcome]:
+    """Yields the outcomes in records with numbers above ``start`` and at most ``end``, in their order."""
+    while start < end:
+        with engine.connect() as connection:
+            events = _events(connection, (start, end), metric, tenant)
+            stop = end if len(events) < _PAGE else events[-1].sequence
+            outcomes = list(_first_values(connection, events, metric))
+        yield from outcomes
+        start = stop
+
+
+def _last_sequence(connection: Connection) -> int:
+    tables = (schema.evaluations, schema.feedback, schema.calls)
+    return max(connection.execute(select(func.max(table.c.sequence))).scalar() or 0 for table in tables)
+
+
+def _events(connection: Connection, span: tuple[int, int], metric: Metric, tenant: Scope) -> list[_Event]:
+    """Returns the first events in the span, in their order, each with its decision."""
+
+    def within(column: ColumnElement[int]) -> ColumnElement[bool]:
+        return and_(column > span[0], column <= span[1])
+
+    evaluations, feedback, calls = schema.evaluations, schema.feedback, schema.calls
+    queries = [
+        query.where(within(column), *in_scope(owner, tenant))
+        for query, column, owner in (
+            (_evaluated(), evaluations.c.sequence, evaluations.c.tenant),
+            (_rated(metric.name), feedback.c.sequence, feedback.c.tenant),
+            (_fallen_back(), calls.c.sequence, calls.c.tenant),
+        )
+    ]
+    rows = connection.execute(union_all(*queries).order_by("sequence").limit(_PAGE)).all()
+    return [_event(row, metric) for row in rows]
+
+
+def _first_values(connection: Connection, events: Sequence[_Event], metric: Metric) -> Iterator[StoredOutcome]:
+    """Yields the events that are outcomes."""
+    if not events:
+        return
+    ids = sorted({event.decision_id for event in events if event.decision_id})
+    known = list(events)
+    table, before = schema.decisions, events[0].sequence
+    query = select(table.c.id, table.c.fields).where(table.c.id.in_(ids))
+    decisions = {row.id: from_fields(Decision, row.fields) for row in connection.execute(query)}
+    known += _earlier(connection, list(decisions), before, metric)
+    first: dict[str, int] = {}
+    first_missing: dict[str, int] = {}
+    for event in sorted(known):
+        kind = first_missing if event.reward is None else first
+        kind.setdefault(event.decision_id, event.sequence)
+    for event in events:
+        if event.decision_id not in decisions:
+            continue
+        value = first.get(event.decision_id, event.sequence + 1)
+        is_first = event.sequence == (value if event.reward is not None else first_missing[event.decision_id])
+        if is_first and event.sequence <= value:
+            yield StoredOutcome(event.sequence, decisions[event.decision_id], event.reward)
+
+
+def _earlier(connection: Connection, ids: Sequence[str], before: int, metric: Metric) -> list[_Event]:
+    """Returns the events of these decisions before a number."""
+    evaluations, feedback, calls = schema.evaluations, schema.feedback, schema.calls
+    chosen = select(schema.decisions).where(schema.decisions.c.id.in_(ids)).subquery()
+    executed = select(schema.trajectories.c.id).where(schema.trajectories.c.task_id.in_(select(chosen.c.task_id)))
+    kind, subject = feedback.c.subject_kind, feedback.c.subject_id
+    subjects = or_(
+        and_(kind == "decision", subject.in_(ids)),
+        and_(kind == "episode", subject.in_(select(chosen.c.episode).where(chosen.c.episode.is_not(None)))),
+        and_(kind == "trajectory", subject.in_(executed)),
+    )
+    queries = [
+        _evaluated().where(evaluations.c.sequence < before, evaluations.c.trajectory_id.in_(executed)),
+        _rated(metric.name).where(feedback.c.sequence < before, subjects),
+        _fallen_back().where(calls.c.sequence < before, calls.c.id.in_(ids)),
+    ]
+    return [_event(row, metric) for row in connection.execute(union_all(*queries))]
+
+
+def _event(row: Any, metric: Metric) -> _Event:
+    """The verdict of an evaluation is its reward; of feedback, that of its value."""
+    if row.verdict == "missing":
+        return _Event(row.sequence, row.decision_id or "", None)
+    if row.verdict:
+        return _Event(row.sequence, row.decision_id or "", float(row.verdict == "success"))
+    value = metric.reward(row.value)
+    return _Event(row.sequence, (row.decision_id or "") if value is not None else "", value)
+
+
+def _decision_of(trajectory: Any) -> Any:
+    """Returns the id of the decision that a trajectory carries out, as a scalar query; NULL = of none.
+
+    It is the latest decision for the task and version before the trajectory, and this is its first trajectory:
+    further ones, for example of an evaluation on the same task, were not routed.
+    """
+    decision, other = aliased(schema.decisions), aliased(schema.trajectories)
+    # One decision, one trajectory: none of the same task and version lies between them.
+    between = (
+        select(literal(1))
+        .where(
+            other.c.task_id == trajectory.c.task_id,
+            other.c.agent_version == trajectory.c.agent_version,
+            other.c.sequence > decision.c.sequence,
+            other.c.sequence < trajectory.c.sequence,
+        )
+        .correlate(decision, trajectory)
+        .exists()
+    )
+    return (
+        select(decision.c.id)
+        .where(
+            decision.c.task_id == trajectory.c.task_id,
+            decision.c.chosen == trajectory.c.agent_version,
+            decision.c.sequence < trajectory.c.sequence,
+            ~between,
+        )
+        .order_by(decision.c.sequence.desc())
+        .limit(1)
+        .correlate(trajectory)
+        .scalar_subquery()
+    )
+
+
+def _columns(sequence: Any, decision: Any, verdict: Any, value: Any) -> Select[Any]:
+    return select(
+        sequence.label("sequence"),
+        decision.label("decision_id"),
+        verdict.label("verdict"),
+        value.label("value"),
+    )
+
+
+def _evaluated() -> Select[Any]:
+    """Evaluations of trajectories with a decision."""
+    evaluations, trajectory = schema.evaluations, aliased(schema.trajectories)
+    return _columns(
+        evaluations.c.sequence, _decision_of(trajectory), evaluations.c.verdict, literal(0.0)
+    ).join_from(evaluations, trajectory, trajectory.c.id == evaluations.c.trajectory_id)
+
+
+def _rated(metric: str) -> Select[Any]:
+    """Feedback of the primary metric, with the decision of its subject."""
+    feedback, decision, trajectory = schema.feedback, aliased(schema.decisions), aliased(schema.trajectories)
+    kind, subject = feedback.c.subject_kind, feedback.c.subject_id
+    direct = select(decision.c.id).where(
+        kind == "decision",
+        decision.c.id == subject,
+        decision.c.tenant == feedback.c.tenant,
+        decision.c.sequence < feedback.c.sequence,
+    )
+    of_trajectory = select(_decision_of(trajectory)).where(
+        kind == "trajectory",
+        trajectory.c.id == subject,
+        trajectory.c.tenant == feedback.c.tenant,
+        trajectory.c.sequence < feedback.c.sequence,
+    )
+    opening = aliased(schema.decisions)
+    of_episode = (
+        select(opening.c.id)
+        .where(
+            kind == "episode",
+            opening.c.episode == subject,
+            opening.c.tenant == feedback.c.tenant,
+            opening.c.sequence < feedback.c.sequence,
+        )
+        .order_by(opening.c.sequence)
+        .limit(1)
+    )
+    found = func.coalesce(direct.scalar_subquery(), of_trajectory.scalar_subquery(), of_episode.scalar_subquery())
+    return _columns(feedback.c.sequence, found, literal(""), feedback.c.value).where(feedback.c.metric == metric)
+
+
+def _fallen_back() -> Select[Any]:
+    """Calls that another version answered than the chosen one, which had failed."""
+    calls, decision = schema.calls, aliased(schema.decisions)
+    return _columns(calls.c.sequence, decision.c.id, literal("failure"), literal(0.0)).join_from(
+        calls, decision, and_(decision.c.id == calls.c.id, decision.c.chosen != calls.c.agent_version)
+    )

@@ -1,0 +1,55 @@
+"""``upturn agents`` beside a process that has the pool open."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.deployment.test_agents import NEW, OLD, decided, done
+from upturn.cli.app import app
+from upturn.pool import Pool
+from upturn.records import AgentLimits, AgentVersion, Release
+
+AUDIT = ("--who", "ana", "--why", "tested")
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Pool]:
+    with Pool.open(tmp_path / "pool.db") as opened:
+        opened.append(*(AgentVersion("clerk", version, "callable") for version in "12"))
+        for number in range(40):
+            opened.append(*done(number, OLD, number < 8), *done(number, NEW, number < 36))
+            opened.append(decided(number, NEW), *done(number, NEW, number < 30, split="train"))
+        yield opened
+
+
+def run(pool: Pool, *arguments: str, code: int = 0) -> dict[str, Any]:
+    result = CliRunner().invoke(app, [*arguments, "--pool", str(pool.path), "--json"])
+    assert result.exit_code == code, result.output
+    printed: dict[str, Any] = json.loads(result.stdout)
+    return printed
+
+
+def test_profiles_and_limits(pool: Pool) -> None:
+    (row,) = run(pool, "agents", "profile")["results"]
+    assert (row["name"], row["value"], row["n"]) == (f"{NEW} mail", pytest.approx(31 / 42), 40)
+    changed = run(pool, "agents", "update", "clerk", "--load-cap", "4", "--suspend", *AUDIT)
+    assert (changed["environments"], changed["load_cap"], changed["suspended"]) == ("as configured", 4, True)
+    run(pool, "agents", "update", "clerk", "--serve", "--environment", "office", *AUDIT)
+    assert pool.states(AgentLimits) == [
+        AgentLimits("clerk", "updated by ana: tested", capabilities=("office",), max_concurrent=4)
+    ]
+
+
+def test_the_written_validation_starts_a_release(pool: Pool, tmp_path: Path) -> None:
+    file = str(tmp_path / "validation.json")
+    assert run(pool, "agents", "validate", OLD, NEW, "--out", file)["results"][0]["value"] == "pass"
+    assert run(pool, "agents", "validate", NEW, OLD, code=1)["results"][0]["value"] == "fail"
+    run(pool, "release", "start", OLD, NEW, "--validation", file)
+    (started,) = pool.states(Release)
+    assert (started.candidate, started.state, started.is_validation_skipped) == (NEW, "canary", False)
+    refused = run(pool, "agents", "deploy", OLD, NEW, code=1)
+    assert "already has release" in refused["error"]["message"]

@@ -1,0 +1,36 @@
+"""A changed configuration file: what changes, or all reasons why it is refused."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from upturn.errors import ConfigError
+from upturn.loop.run import config_changes, reload_config
+
+
+def test_agents_and_routing_can_change(desk: ModuleType) -> None:
+    old = desk.config(("solver", "adder"))
+    assert config_changes(old, desk.config(("solver", "adder"))).is_empty
+    new = desk.config(("solver", "refuser"), {"solver": 3}, routing={"policy": "uniform"})
+    changes = config_changes(old, new)
+    assert [agent.name for agent in changes.added] == ["refuser"]
+    assert changes.removed == ("adder",)
+    assert [(agent.name, agent.load_cap) for agent in changes.changed] == [("solver", 3)]
+    assert changes.is_policy_changed
+    assert (changes.sections, changes.config) == ((), new)
+
+
+def test_all_changes_that_need_a_new_start_are_named(desk: ModuleType) -> None:
+    new = desk.config(("solver", "refuser"), tasks={"count": 7}, run={"seed": 5})
+    with pytest.raises(ConfigError) as error:
+        config_changes(desk.config(("solver",)), new)
+    assert [problem.partition(" has changed")[0] for problem in error.value.problems] == ["run", "tasks"]
+
+
+def test_a_wrong_file_is_refused_as_a_whole(desk: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "upturn.toml"
+    file.write_text('[routing]\nfloor = 3\n[[agents]]\nname = "A B"\nkind = "callable"\nimport_path = "x:y"\n')
+    with pytest.raises(ConfigError) as error:
+        reload_config(desk.config(("solver",)), file, {})
+    assert len(error.value.problems) == 2
