@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from upturn.arbiter import RoutingOutcome, make_policy
 from upturn.environments.environment import verify
 from upturn.errors import RoutingError
 from upturn.pool.coverage import Share, coverage
@@ -107,9 +108,11 @@ def test_failed_verifier_is_missing_and_changes_no_belief(desk: ModuleType, tmp_
             Share(2, 2),
         )
         solver = context.policy.belief("sums", "solver@base")
-        fresh = desk.config(("solver",))
-        with desk.opened(tmp_path / "other", fresh) as unused:
-            assert solver == unused.policy.belief("sums", "solver@base")
+        judged = make_policy(config.routing)  # never learns of the missing ones
+        for item in served:
+            if item.evaluation.verdict != "missing":
+                judged.learn(item.decision, RoutingOutcome.of(item.decision, item.evaluation))
+        assert solver == judged.belief("sums", "solver@base")
 
 
 def test_agent_error_is_a_failure_and_other_agents_continue(desk: ModuleType, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The gateway of a configuration: pool, registry, router, upstreams and the HTTP application, opened together."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -63,7 +63,7 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
             open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
-            tasks=_task_queue(config, keys, router, learner),
+            tasks=_task_queue(config, keys, router, learner, learn=background.learn),
             learn=background.learn,
             background=background.run,
             on_stop=upstreams.close,
@@ -76,12 +76,12 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
                 telemetry.close()
 
 
-def _task_queue(config: Config, keys: Mapping[str, str], router: Router, learner: Learner) -> TaskQueue:
+def _task_queue(
+    config: Config, keys: Mapping[str, str], router: Router, learner: Learner, *, learn: Callable[[], None]
+) -> TaskQueue:
     """Returns the queue of tasks in the configured environment."""
     kit = load_checked_kit(config)
     agent_keys = {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
     runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
     purpose = Purpose("gateway/tasks", config.run.seed)
-    return TaskQueue(
-        learner.pool, Service(runtime, router, learner.pool, purpose, learner=learner), learner.catch_up
-    )
+    return TaskQueue(learner.pool, Service(runtime, router, learner.pool, purpose, learner=learner), learn)

@@ -18,7 +18,7 @@ from upturn.pool import schema
 from upturn.pool.chain import extend_chain
 from upturn.pool.database import data_version
 from upturn.pool.row import KINDS, PoolRecord, Values, row_of
-from upturn.records import Evaluation, Trajectory
+from upturn.records import Evaluation, Trajectory, from_fields
 
 ItemT = TypeVar("ItemT")
 
@@ -160,7 +160,7 @@ class BatchWriter:
             if stored is None:
                 digests[row["id"]] = row["digest"]
                 new.append(row | self._stamp())
-            elif stored != row["digest"]:
+            elif stored != row["digest"] and not _is_same_record(connection, table, row):
                 raise StoreConflictError(
                     f"{table.name} {row['id']!r} is stored with other content, and stored records never change; "
                     "give changed content a new id"
@@ -204,6 +204,15 @@ class BatchWriter:
     def _stamp(self) -> Values:
         self._sequence += 1
         return {"sequence": self._sequence, "recorded_at": self.clock()}
+
+
+def _is_same_record(connection: Connection, table: Table, row: Values) -> bool:
+    """Whether a record that is stored without later fields, by an earlier version, is the same as the row's."""
+    cls = next(kind for kind, stored in KINDS.items() if stored.table is table)
+    if cls is Trajectory:
+        return False
+    fields = connection.execute(select(table.c.fields).where(table.c.id == row["id"])).scalar()
+    return fields is not None and row_of(from_fields(cls, fields))["digest"] == row["digest"]
 
 
 def _is_stored(connection: Connection, key: RolloutKey) -> bool:
