@@ -88,7 +88,9 @@ def test_wave_without_eligible_agents_stores_nothing(desk: ModuleType, tmp_path:
 
 
 def test_failed_verifier_is_missing_and_changes_no_belief(desk: ModuleType, tmp_path: Path) -> None:
-    config = desk.config(("solver", "refuser"), environment={"name": "toy_desk:unjudged_kit"})
+    # Counts by family alone: the default policy's belief in one agent also depends on the others' outcomes.
+    routing = {"policy": "discounted_thompson", "floor": 0.05}
+    config = desk.config(("solver", "refuser"), environment={"name": "toy_desk:unjudged_kit"}, routing=routing)
     with desk.opened(tmp_path / "run", config) as context:
         served = context.service.serve(context.next_tasks(40))
         for item in served:
@@ -107,7 +109,7 @@ def test_failed_verifier_is_missing_and_changes_no_belief(desk: ModuleType, tmp_
             Share(2, 2),
         )
         solver = context.policy.belief("sums", "solver@base")
-        fresh = desk.config(("solver",))
+        fresh = desk.config(("solver",), routing=routing)
         with desk.opened(tmp_path / "other", fresh) as unused:
             assert solver == unused.policy.belief("sums", "solver@base")
 
