@@ -1,14 +1,15 @@
 """Routing policies on simulated scenarios against Vowpal Wabbit, and the time of a decision.
 
 A world has 8 families, 3 topics of instructions and 4 agents. The success rate of an agent depends on family and
-topic. All policies see the same tasks, outcomes and draws; regret is the expected reward of the best agent minus that
-of the chosen one, summed over the tasks. Vowpal Wabbit's best is its variant with the least mean regret in the
+topic. All policies see the same tasks, outcomes and draws; regret is the expected reward of the best agent minus
+that of the chosen one, summed over the tasks. Vowpal Wabbit's best is its variant with the least mean regret in the
 scenario over all seeds, chosen in hindsight, which favours it.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -93,8 +94,8 @@ class Learner(Protocol):
     def choose(self, task: Task, agents: int, handicaps: Array) -> Array:
         """Returns the probability of each of the first ``agents`` agents."""
 
-    def learn(self, task: Task, agent: int, probability: float, reward: float, handicaps: Array) -> None:
-        """Learns an outcome."""
+    def learn(self, task: Task, chosen: tuple[int, float], reward: float, handicaps: Array) -> None:
+        """Learns the outcome of the chosen (agent, probability)."""
 
 
 class Upturn:
@@ -104,10 +105,13 @@ class Upturn:
         self.policy = policy
 
     def choose(self, task: Task, agents: int, handicaps: Array) -> Array:
+        """Returns the policy's probabilities."""
         candidates = [Candidate(f"a{n}", f"a{n}@1", float(handicaps[n])) for n in range(agents)]
         return np.array(self.policy.probabilities(task, candidates))
 
-    def learn(self, task: Task, agent: int, probability: float, reward: float, handicaps: Array) -> None:  # noqa: ARG002
+    def learn(self, task: Task, chosen: tuple[int, float], reward: float, handicaps: Array) -> None:  # noqa: ARG002 - contract
+        """Learns the outcome of (agent, probability)."""
+        agent, probability = chosen
         decision = decision_of(task, agent, probability, features_of(self.policy, task))
         self.policy.learn(decision, RoutingOutcome(decision.id, reward))
 
@@ -117,17 +121,20 @@ class Vowpal:
 
     def __init__(self, explorer: str, seed: int) -> None:
         try:
-            from vowpalwabbit import Workspace  # late: a benchmark's peer
+            workspace: Any = import_module("vowpalwabbit").Workspace
         except ImportError as exc:
             raise MeasurementError("the comparison needs Vowpal Wabbit: pip install vowpalwabbit==9.11.9") from exc
         options = f"--cb_explore_adf {explorer} -q AF -q AT --interactions AFT --random_seed {seed} --quiet"
-        self._workspace: Any = Workspace(options)
+        self._workspace: Any = workspace(options)
 
-    def choose(self, task: Task, agents: int, handicaps: Array) -> Array:  # noqa: ARG002
+    def choose(self, task: Task, agents: int, handicaps: Array) -> Array:  # noqa: ARG002 - contract
+        """Returns the explorer's probabilities."""
         chances = self._workspace.predict(self._example(task, agents, ""))
-        return np.array(chances) / sum(chances)
+        return np.asarray(np.array(chances) / sum(chances), dtype=np.float64)
 
-    def learn(self, task: Task, agent: int, probability: float, reward: float, handicaps: Array) -> None:
+    def learn(self, task: Task, chosen: tuple[int, float], reward: float, handicaps: Array) -> None:
+        """Learns the outcome of (agent, probability)."""
+        agent, probability = chosen
         label = f"0:{handicaps[agent] - reward:.6f}:{probability:.6f} "
         self._workspace.learn(self._example(task, AGENTS, label, agent))
 
@@ -160,7 +167,7 @@ def regret(learner: Learner, stream: Stream) -> float:
     for index, task in enumerate(stream.tasks):
         while late and late[0][0] <= index - 100:
             earlier, agent, probability, reward = late.popleft()
-            learner.learn(stream.tasks[earlier], agent, probability, reward, stream.handicaps)
+            learner.learn(stream.tasks[earlier], (agent, probability), reward, stream.handicaps)
         agents = stream.eligible(index)
         chances = learner.choose(task, agents, stream.handicaps)
         choice, luck, third, fourth = stream.uniforms[index]
@@ -175,7 +182,7 @@ def regret(learner: Learner, stream: Stream) -> float:
         if stream.scenario == "delayed" and fourth < 0.2:
             late.append((index, agent, float(chances[agent]), reward))
             continue
-        learner.learn(task, agent, float(chances[agent]), reward, stream.handicaps)
+        learner.learn(task, (agent, float(chances[agent])), reward, stream.handicaps)
     return total
 
 
@@ -216,18 +223,18 @@ def measure_time(*, candidates: int = 100, outcomes: int = 3_000, repetitions: i
     policy = LinearThompson()
     offers = [Candidate(f"a{n}", f"a{n}@1") for n in range(candidates)]
     stream = make_stream("stationary", outcomes, 0)
-    results = [_time("decision_fresh", policy, stream, offers, repetitions)]
+    results = [_time("decision_fresh", policy, stream.tasks[:repetitions], offers)]
     rates = generator.uniform(0.3, 0.9, candidates)
     for task in stream.tasks:
         agent = int(generator.integers(candidates))
         decision = decision_of(task, agent, 1 / candidates, features_of(policy, task))
         policy.learn(decision, RoutingOutcome(task.id, float(generator.random() < rates[agent])))
-    return [*results, _time("decision_learned", policy, stream, offers, repetitions)]
+    return [*results, _time("decision_learned", policy, stream.tasks[:repetitions], offers)]
 
 
-def _time(name: str, policy: RoutingPolicy, stream: Stream, offers: list[Candidate], repetitions: int) -> Result:
+def _time(name: str, policy: RoutingPolicy, tasks: Sequence[Task], offers: list[Candidate]) -> Result:
     times = []
-    for task in stream.tasks[:repetitions]:
+    for task in tasks:
         start = perf_counter()
         policy.probabilities(task, offers)
         times.append(1e6 * (perf_counter() - start))

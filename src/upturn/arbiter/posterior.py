@@ -22,7 +22,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """A Beta posterior of a success rate; both parameters are at least 1 (1, 1 = uniform)."""
+    """A Beta posterior of a success rate (1, 1 = uniform); ``probability_best`` needs parameters of at least 1."""
 
     alpha: float
     beta: float

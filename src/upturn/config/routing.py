@@ -35,10 +35,10 @@ class RoutingConfig(Settings):
     ``rules``. ``uniform``: all agents with equal probability, as a control."""
     floor: Annotated[float, Field(gt=0, le=0.05)] = 0.01
     """Share of decisions that explore all agents with equal probability. Not for epsilon_greedy and uniform."""
-    threshold: Positive = 12.0
+    threshold: Positive | None = None
     """For thompson and linear_thompson: evidence of a change, in natural log units, at which earlier outcomes are
-    forgotten. If nothing changes, the mean time between alarms is at least e^threshold outcomes for each
-    detector."""
+    forgotten. Without a change, the mean time between alarms is at least e^threshold outcomes for each detector.
+    Unset = 12 for thompson, 8 for linear_thompson."""
     discount: Annotated[float, Field(gt=0, le=1)] = 0.995
     """For discounted_thompson: factor on the weight of earlier outcomes after each new outcome in their family. 1 =
     earlier outcomes keep their weight."""

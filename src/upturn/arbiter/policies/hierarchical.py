@@ -29,6 +29,8 @@ COMMON_WEIGHT = 6.0
 """Outcomes after which a family's common shift counts half."""
 APART_STRENGTH = 2.0
 """Strength of the prior in a family whose detector raised an alarm."""
+THRESHOLD = 12.0
+"""Of the change detectors; 1 of 60 simulated streams of 1,500 outcomes without a change had a false alarm."""
 FIRST_FIT = 20
 FIT_GROWTH = 1.15
 """The strength is estimated after 20 outcomes, and whenever their number has grown by 15 %."""
@@ -96,7 +98,7 @@ class HierarchicalThompson(LearningPolicy):
     The probability of being best is that of normal variables with the posteriors' means and variances.
     """
 
-    def __init__(self, *, floor: float = DEFAULT_FLOOR, threshold: float | None = 12.0) -> None:
+    def __init__(self, *, floor: float = DEFAULT_FLOOR, threshold: float | None = THRESHOLD) -> None:
         """``threshold``: of the change detectors; None = no detection."""
         super().__init__("thompson", floor, threshold=threshold)
         self.threshold = threshold

@@ -2,8 +2,8 @@
 
 from typing import assert_never
 
-from upturn.arbiter.policies.hierarchical import HierarchicalThompson
-from upturn.arbiter.policies.linear import LinearThompson, LinUCB
+from upturn.arbiter.policies.hierarchical import THRESHOLD, HierarchicalThompson
+from upturn.arbiter.policies.linear import LINEAR_THRESHOLD, LinearThompson, LinUCB
 from upturn.arbiter.policies.simple import UCB1, CheapestAboveBar, FixedWeights
 from upturn.arbiter.policy import DiscountedThompson, EpsilonGreedy, RuleBasedRouting, StoredPolicy, Uniform
 from upturn.arbiter.tally import Tally
@@ -14,9 +14,9 @@ def make_policy(routing: RoutingConfig) -> StoredPolicy:
     """Returns the configured policy, untrained."""
     match routing.policy:
         case "thompson":
-            return HierarchicalThompson(floor=routing.floor, threshold=routing.threshold)
+            return HierarchicalThompson(floor=routing.floor, threshold=routing.threshold or THRESHOLD)
         case "linear_thompson":
-            return LinearThompson(floor=routing.floor, threshold=routing.threshold)
+            return LinearThompson(floor=routing.floor, threshold=routing.threshold or LINEAR_THRESHOLD)
         case "discounted_thompson":
             return DiscountedThompson(floor=routing.floor, tally=Tally(discount=routing.discount))
         case "lin_ucb":
