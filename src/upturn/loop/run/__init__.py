@@ -15,7 +15,7 @@ from upturn.loop.run.context import (
     transfer_folder,
     version_of,
 )
-from upturn.loop.run.in_service import InService, incumbent_of
+from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import read_progress
 from upturn.loop.run.preflight import name_problems
 from upturn.loop.run.reload import ConfigChanges, apply_agents, config_changes, reload_config
@@ -35,7 +35,6 @@ __all__ = [
     "choose_run",
     "config_changes",
     "configure_torch",
-    "incumbent_of",
     "latest_run",
     "limits_of",
     "name_problems",
