@@ -16,7 +16,7 @@ from upturn.errors import ConfigError
 from upturn.records import Result
 
 if TYPE_CHECKING:
-    from upturn.loop.cycle import CycleOutcome
+    from upturn.loop import CycleOutcome
 
 loop_app = typer.Typer()
 
@@ -53,9 +53,8 @@ def run(
         for name in config.loop.train:
             algorithm(name).check_ranks(config)
     with LiveView("Upturn loop") as view:
-        from upturn.loop import run_cycle
+        from upturn.loop import cycles, run_cycle
         from upturn.loop.run import choose_run, open_run
-        from upturn.loop.schedule import cycles
 
         run_dir = choose_run(Path(config.run.directory), "loop", resume)
         keys = api_keys(config, os.environ)

@@ -7,7 +7,8 @@ cycle are in ``run`` (folder, journal, context), ``rollouts``, ``evaluation``, `
 
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.build_nano import build_model
-from upturn.loop.cycle import run_cycle
+from upturn.loop.cycle import CycleOutcome, run_cycle
 from upturn.loop.failure_summary import FailureSummary
+from upturn.loop.schedule import cycles
 
-__all__ = ["AgentRuntime", "FailureSummary", "Purpose", "build_model", "run_cycle"]
+__all__ = ["AgentRuntime", "CycleOutcome", "FailureSummary", "Purpose", "build_model", "cycles", "run_cycle"]
