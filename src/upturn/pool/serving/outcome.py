@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     Engine,
@@ -162,7 +163,8 @@ def _earlier(connection: Connection, ids: Sequence[str], before: int, metric: Me
 @lru_cache
 def _earlier_query(metric: str) -> Executable:
     evaluations, feedback, calls = schema.evaluations, schema.feedback, schema.calls
-    ids, before = bindparam("ids", expanding=True), bindparam("before")
+    ids: BindParameter[Any] = bindparam("ids", expanding=True)
+    before: BindParameter[Any] = bindparam("before")
     chosen = select(schema.decisions).where(schema.decisions.c.id.in_(ids)).subquery()
     executed = select(schema.trajectories.c.id).where(schema.trajectories.c.task_id.in_(select(chosen.c.task_id)))
     kind, subject = feedback.c.subject_kind, feedback.c.subject_id
