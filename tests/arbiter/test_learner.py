@@ -187,6 +187,7 @@ def test_any_interleaving_of_reading_restarting_and_deleting_gives_the_same_bits
 ) -> None:
     rng = Random(seed)
     monkeypatch.setattr("upturn.pool.serving.outcome._PAGE", rng.choice((1, 3, 400)))
+    monkeypatch.setattr("upturn.pool.serving.outcome._SPAN", rng.choice((1, 5, 4_000)))
     with Pool.open(tmp_path / "pool.db") as pool:
         learner = Learner(pool, DiscountedThompson(), tenant="default")
         learner.start()

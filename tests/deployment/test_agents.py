@@ -11,6 +11,7 @@ from upturn.deployment import (
     Override,
     capability_profiles,
     deploy_improved_agent,
+    promote,
     update_agent_capabilities,
     validate_agent_performance,
 )
@@ -99,6 +100,15 @@ def test_stored_evidence_validates_and_deploys_a_version(pool: Pool) -> None:
     assert pool.states(Release) == [release]
     with pytest.raises(ReleaseError, match="already has release"):
         deploy_improved_agent(pool, OLD, NEW, verdict, CanarySettings())
+
+
+def test_a_release_over_a_version_that_was_replaced_is_refused(pool: Pool) -> None:
+    release = deploy_improved_agent(pool, OLD, NEW, ANA, CanarySettings())
+    pool.append(promote(release, ANA))
+    pool.append(AgentVersion("clerk", "3", "callable"))
+    with pytest.raises(ReleaseError, match="clerk@1 serves no more: clerk@2 was promoted over it"):
+        deploy_improved_agent(pool, OLD, "clerk@3", ANA, CanarySettings())
+    assert deploy_improved_agent(pool, NEW, "clerk@3", ANA, CanarySettings()).attempt == 1
 
 
 def test_profiles_count_routed_outcomes_only(pool: Pool) -> None:

@@ -7,11 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from upturn.deployment import Override, hold, promote, resume, rollback, start
+from upturn.deployment import Override, hold, incumbent_of, promote, resume, rollback, start
 from upturn.loop.cycle import release, serve
 from upturn.loop.live_release import serve_wave
 from upturn.loop.progress import NoProgress
-from upturn.loop.run import incumbent_of
 from upturn.pool import Pool
 from upturn.records import AgentLimits, AgentVersion, Decision, Release
 

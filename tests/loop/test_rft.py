@@ -160,7 +160,7 @@ def test_every_base_is_evaluated_before_any_training(desk: ModuleType, tmp_path:
         with pytest.raises(ModelError, match="gone"):
             train(context, parent, evaluate_heldout(context, "heldout-before", parent), "rft")
         steps = [step.name for step in context.journal.progress().steps]
-    assert steps == ["heldout-before", "heldout-before-second-base"]
+    assert steps == ["begin", "heldout-before", "heldout-before-second-base"]
 
 
 def test_every_iteration_has_distinct_examples_and_all_are_equally_frequent(desk: ModuleType) -> None:
@@ -202,7 +202,7 @@ def test_too_many_examples_are_refused_before_any_evaluation(desk: ModuleType, t
     with desk.opened(tmp_path / "run", config) as context:
         with pytest.raises(ConfigError, match=r"rft\.examples = 31 is more than the 30 training tasks of"):
             run_training(context, "rft")
-        assert context.journal.progress().steps == ()
+        assert [step.name for step in context.journal.progress().steps] == ["begin"]
 
 
 def test_more_tasks_per_iteration_than_examples_are_refused(desk: ModuleType) -> None:

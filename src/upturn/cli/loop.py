@@ -29,7 +29,10 @@ def run(
     config_path: ConfigPath = CONFIG_PATH,
     resume: Resume = None,
     forever: Annotated[
-        bool, typer.Option("--forever", help="Go on with further cycles until it is stopped; see [schedule].")
+        bool,
+        typer.Option(
+            "--forever", help="Go on with further cycles until it is stopped; the section schedule says when."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

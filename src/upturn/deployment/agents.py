@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from upturn.arbiter import Capability, DiscountedThompson, Learner, Tally, capabilities
 from upturn.config import CanarySettings, ValidationSettings
-from upturn.deployment.release import Override, check_free, history_of, start
+from upturn.deployment.release import Override, check_free, history_of, incumbent_of, start
 from upturn.deployment.validation import Validation, pairs_of, validate
 from upturn.errors import ReleaseError, UnknownNameError
 from upturn.pool import Pool, Scope, Selection, States
@@ -68,7 +68,7 @@ def deploy_improved_agent(  # noqa: PLR0917 - as ``start``
     """Returns the started release of a version over the serving one, once it is durable.
 
     ``incumbent``, ``candidate``: ids of versions in the pool. Raises UnknownNameError for others, ReleaseError as
-    ``start`` does, and if a release of the agent is open.
+    ``start`` does, if a release of the agent is open, and if the incumbent was replaced.
     """
     versions = {version.id: version for version in pool.agent_versions()}
     pair = _version(versions, incumbent), _version(versions, candidate)
@@ -76,6 +76,10 @@ def deploy_improved_agent(  # noqa: PLR0917 - as ``start``
     def begin(states: States[Release]) -> Release:
         releases = states.all()
         check_free(pair[0].agent, releases)
+        if (serving := incumbent_of(incumbent, releases)) != incumbent:
+            raise ReleaseError(
+                f"{incumbent} serves no more: {serving} was promoted over it; start the release over it"
+            )
         history = history_of(releases, incumbent, candidate, pair[0].agent)
         return start(*pair, settings, ground, history=history)
 

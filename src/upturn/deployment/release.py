@@ -102,6 +102,19 @@ def history_of(releases: Iterable[Release], incumbent: str, candidate: str, agen
     return History(attempt, repeat)
 
 
+def incumbent_of(configured: str, releases: Iterable[Release]) -> str:
+    """Returns the id of the serving version: the configured one, or what promotions in turn replaced it by.
+
+    ``releases``: in the order of their last change. A version that the configuration names anew serves, whatever
+    was promoted over other versions.
+    """
+    serving = configured
+    for release in releases:
+        if release.incumbent == serving and release.state in ("promoted", "watch"):
+            serving = release.candidate
+    return serving
+
+
 def check_free(agent: str, releases: Iterable[Release]) -> None:
     """Raises ReleaseError if a release of the agent is open."""
     for release in releases:

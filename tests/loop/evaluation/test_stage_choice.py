@@ -89,7 +89,8 @@ def test_an_evaluated_stage_is_not_evaluated_again(
     with desk.opened(tmp_path / "run", config) as context:
         assert choose_stage(context, "c/", versions, {}).chosen == "SFT"
     assert calls == ["adder@sft", "adder@grpo", "adder@grpo"]
-    assert [step.name for step in read_progress(tmp_path / "run").steps] == ["c/stage-sft", "c/stage-grpo"]
+    steps = [step.name for step in read_progress(tmp_path / "run").steps]
+    assert steps == ["begin", "c/stage-sft", "c/stage-grpo"]
 
 
 @pytest.mark.parametrize(("heldout", "count"), [(80, 80), (500, 216)])

@@ -1,12 +1,13 @@
 """A changed configuration file: what changes, or all reasons why it is refused."""
 
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from upturn.errors import ConfigError
-from upturn.loop.run import config_changes, reload_config
+from upturn.loop.run import apply_agents, config_changes, reload_config
 
 
 def test_agents_and_routing_can_change(desk: ModuleType) -> None:
@@ -34,3 +35,12 @@ def test_a_wrong_file_is_refused_as_a_whole(desk: ModuleType, tmp_path: Path) ->
     with pytest.raises(ConfigError) as error:
         reload_config(desk.config(("solver",)), file, {})
     assert len(error.value.problems) == 2
+
+
+def test_changes_apply_between_decisions(desk: ModuleType, tmp_path: Path) -> None:
+    old, new = desk.config(("solver", "adder")), desk.config(("solver", "refuser"), {"solver": 3})
+    with desk.opened(tmp_path / "run", old) as context:
+        versions = apply_agents(config_changes(old, new), context.pool, context.in_service)
+        assert [version.id for version in versions] == ["refuser@base", "solver@base"]
+        served = context.service.serve(context.next_tasks(40))
+        assert Counter(item.decision.chosen for item in served) == {"solver@base": 3, "refuser@base": 37}

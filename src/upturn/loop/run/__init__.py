@@ -15,10 +15,10 @@ from upturn.loop.run.context import (
     transfer_folder,
     version_of,
 )
-from upturn.loop.run.in_service import InService, incumbent_of
+from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import read_progress
 from upturn.loop.run.preflight import load_checked_kit, name_problems
-from upturn.loop.run.reload import ConfigChanges, config_changes, reload_config
+from upturn.loop.run.reload import ConfigChanges, apply_agents, config_changes, reload_config
 from upturn.loop.run.reward_models import proxy_scores
 from upturn.loop.run.run_folders import choose_run, latest_run
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, SET_ASIDE, FileKit
@@ -31,10 +31,10 @@ __all__ = [
     "FileKit",
     "InService",
     "adapter_settings",
+    "apply_agents",
     "choose_run",
     "config_changes",
     "configure_torch",
-    "incumbent_of",
     "latest_run",
     "limits_of",
     "load_checked_kit",

@@ -3,29 +3,16 @@
 ``sync`` is called before each wave, so what an operator changes in the pool takes effect with the next one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import func, select
 
 from upturn.arbiter import AgentRegistry, ServedAgent
-from upturn.deployment import OPEN_STATES, candidate_share
+from upturn.deployment import OPEN_STATES, candidate_share, incumbent_of
 from upturn.errors import ReleaseError
 from upturn.pool import Pool, schema
 from upturn.records import AgentLimits, AgentVersion, Release
-
-
-def incumbent_of(configured: str, releases: Iterable[Release]) -> str:
-    """Returns the id of the serving version: the configured one, or what promotions in turn replaced it by.
-
-    ``releases``: in the order of their last change. A version that the configuration names anew serves, whatever
-    was promoted over other versions.
-    """
-    serving = configured
-    for release in releases:
-        if release.incumbent == serving and release.state in ("promoted", "watch"):
-            serving = release.candidate
-    return serving
 
 
 class InService:

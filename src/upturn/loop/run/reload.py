@@ -9,6 +9,10 @@ from typing import NamedTuple
 
 from upturn.config import AgentConfig, Config, load_config
 from upturn.errors import ConfigError
+from upturn.loop.run.context import store_agent_version, version_of
+from upturn.loop.run.in_service import InService
+from upturn.pool import Pool
+from upturn.records import AgentVersion
 
 RELOADABLE = ("agents", "routing", "canary", "validation")
 """Sections that a running service applies."""
@@ -71,3 +75,20 @@ def config_changes(old: Config, new: Config) -> ConfigChanges:
         is_policy_changed="routing" in changed_sections,
         sections=tuple(name for name in changed_sections if name in ("canary", "validation")),
     )
+
+
+def apply_agents(changes: ConfigChanges, pool: Pool, in_service: InService) -> tuple[AgentVersion, ...]:
+    """Puts added and changed agents into service and takes removed ones out; returns the versions of the former.
+
+    Call it between decisions. A changed agent is a new version, which serves instead of what was promoted over the
+    earlier one.
+    """
+    for name in changes.removed:
+        in_service.remove(name)
+    versions = []
+    for agent in (*changes.added, *changes.changed):
+        version = store_agent_version(pool, version_of(agent))
+        in_service.configure(version, max_concurrent=agent.load_cap)
+        versions.append(version)
+    in_service.sync()
+    return tuple(versions)

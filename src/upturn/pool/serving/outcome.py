@@ -11,9 +11,24 @@ change, whoever reads them, and in however many parts. Feedback on a subject tha
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, func, literal, or_, select, union_all
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Engine,
+    Executable,
+    Select,
+    and_,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.orm import aliased
 
 from upturn.pool import schema
@@ -33,7 +48,9 @@ class Metric(Protocol):
 
 
 _PAGE = 400
-"""Events read at once."""
+"""Maximum number of events read at once."""
+_SPAN = 4_000
+"""Sequence numbers looked at at once, so that the time does not grow with the square of the pool."""
 
 
 class StoredOutcome(NamedTuple):
@@ -73,9 +90,10 @@ def outcomes_after(
 ) -> Iterator[StoredOutcome]:
     """Yields the outcomes in records with numbers above ``start`` and at most ``end``, in their order."""
     while start < end:
+        stop = min(end, start + _SPAN)
         with engine.connect() as connection:
-            events = _events(connection, (start, end), metric, tenant)
-            stop = end if len(events) < _PAGE else events[-1].sequence
+            events = _events(connection, (start, stop), metric, tenant)
+            stop = stop if len(events) < _PAGE else events[-1].sequence
             outcomes = list(_first_values(connection, events, metric))
         yield from outcomes
         start = stop
@@ -88,21 +106,28 @@ def _last_sequence(connection: Connection) -> int:
 
 def _events(connection: Connection, span: tuple[int, int], metric: Metric, tenant: Scope) -> list[_Event]:
     """Returns the first events in the span, in their order, each with its decision."""
+    values = {"start": span[0], "end": span[1], "page": _PAGE}
+    rows = connection.execute(_events_query(metric.name, tenant), values).all()
+    return [_event(row, metric) for row in rows]
+
+
+@lru_cache
+def _events_query(metric: str, tenant: Scope) -> Executable:
+    """Built once: that takes longer than a query for a single event."""
 
     def within(column: ColumnElement[int]) -> ColumnElement[bool]:
-        return and_(column > span[0], column <= span[1])
+        return and_(column > bindparam("start"), column <= bindparam("end"))
 
     evaluations, feedback, calls = schema.evaluations, schema.feedback, schema.calls
     queries = [
         query.where(within(column), *in_scope(owner, tenant))
         for query, column, owner in (
             (_evaluated(), evaluations.c.sequence, evaluations.c.tenant),
-            (_rated(metric.name), feedback.c.sequence, feedback.c.tenant),
+            (_rated(metric), feedback.c.sequence, feedback.c.tenant),
             (_fallen_back(), calls.c.sequence, calls.c.tenant),
         )
     ]
-    rows = connection.execute(union_all(*queries).order_by("sequence").limit(_PAGE)).all()
-    return [_event(row, metric) for row in rows]
+    return union_all(*queries).order_by("sequence").limit(bindparam("page"))
 
 
 def _first_values(connection: Connection, events: Sequence[_Event], metric: Metric) -> Iterator[StoredOutcome]:
@@ -131,7 +156,15 @@ def _first_values(connection: Connection, events: Sequence[_Event], metric: Metr
 
 def _earlier(connection: Connection, ids: Sequence[str], before: int, metric: Metric) -> list[_Event]:
     """Returns the events of these decisions before a number."""
+    rows = connection.execute(_earlier_query(metric.name), {"ids": ids, "before": before})
+    return [_event(row, metric) for row in rows]
+
+
+@lru_cache
+def _earlier_query(metric: str) -> Executable:
     evaluations, feedback, calls = schema.evaluations, schema.feedback, schema.calls
+    ids: BindParameter[Any] = bindparam("ids", expanding=True)
+    before: BindParameter[Any] = bindparam("before")
     chosen = select(schema.decisions).where(schema.decisions.c.id.in_(ids)).subquery()
     executed = select(schema.trajectories.c.id).where(schema.trajectories.c.task_id.in_(select(chosen.c.task_id)))
     kind, subject = feedback.c.subject_kind, feedback.c.subject_id
@@ -140,12 +173,11 @@ def _earlier(connection: Connection, ids: Sequence[str], before: int, metric: Me
         and_(kind == "episode", subject.in_(select(chosen.c.episode).where(chosen.c.episode.is_not(None)))),
         and_(kind == "trajectory", subject.in_(executed)),
     )
-    queries = [
+    return union_all(
         _evaluated().where(evaluations.c.sequence < before, evaluations.c.trajectory_id.in_(executed)),
-        _rated(metric.name).where(feedback.c.sequence < before, subjects),
+        _rated(metric).where(feedback.c.sequence < before, subjects),
         _fallen_back().where(calls.c.sequence < before, calls.c.id.in_(ids)),
-    ]
-    return [_event(row, metric) for row in connection.execute(union_all(*queries))]
+    )
 
 
 def _event(row: Any, metric: Metric) -> _Event:
