@@ -170,6 +170,8 @@ def demo_config(*, seed: int, directory: str, plan: DemoPlan) -> Config:
                 {"name": "rules", "kind": "rule_based", "import_path": RULES},
                 {"name": "wild", "kind": "local_model", "model": "nano", "temperature": 1.8},
             ],
+            # The policy of all published figures. An agent that is released twice changes often.
+            "routing": {"policy": "discounted_thompson", "floor": 0.05},
             "environment": {
                 "name": "office",
                 "max_turns": plan.max_turns,
