@@ -45,6 +45,10 @@ class TaskEntry(BaseModel):
     family: str
     agent_version: str | None = None
     """None = no agent has done it."""
+    outcome: str | None = None
+    """How the agent's work ended; None = no agent has done it."""
+    error: str = ""
+    """Why its work broke off; empty = it did not."""
     verdict: Literal["success", "failure", "missing"] | None = None
     """None = not evaluated."""
     score: float | None = None
@@ -107,6 +111,7 @@ def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
             return entry
         trajectory, evaluation = experience.trajectory, experience.evaluation
         entry.agent_version = trajectory.agent_version
+        entry.outcome, entry.error = trajectory.outcome, trajectory.error
         entry.turns = [TurnEntry(observation=turn.observation.text, text=turn.text) for turn in trajectory.turns]
         if evaluation is not None:
             entry.verdict, entry.score = evaluation.verdict, evaluation.score
