@@ -37,7 +37,7 @@ class AnswerStream:
         self._writer: EventWriter = call.dialect.writer(call.request)
         self._passes = call.dialect.name == dialect.name
         self._end = _ENDS[dialect.name]
-        self._capture = capture
+        self.capture = capture
         self._strips_usage = self._passes and not call.request.has_stream_usage
         self._rest = b""
         self._searched = 0
@@ -116,8 +116,9 @@ class AnswerStream:
 
     def _event(self, raw: bytes) -> list[bytes]:
         """What to send for one event now; the end of the answer is held back."""
-        raw = self._capture.event(raw)
-        events = list(self._reader.feed(raw))
+        raw = self.capture.event(raw)
+        # the reader would wait whether a line feed follows the last carriage return
+        events = list(self._reader.feed(raw + b"\n" if raw.endswith(b"\r") else raw))
         for event in events:
             self.transcript.add(event)
         if self._passes:

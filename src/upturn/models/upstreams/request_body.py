@@ -8,7 +8,7 @@ from upturn.dialects import Dialect, Json
 from upturn.models.upstreams.upstream import UpstreamCall
 from upturn.records import JsonValue
 
-_ESCAPED_LETTER = re.compile(rb"\\\\u00[4-7]")
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 """A letter that needs no escape: a key written so could be a second ``model``."""
 _MODEL = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
 
