@@ -33,7 +33,7 @@ from upturn.dialects import (
     ToolCall,
     dialect_of,
 )
-from upturn.models.upstreams import UpstreamCall
+from upturn.models.upstreams import Chunk, UpstreamCall
 from upturn.models.upstreams.answer_stream import AnswerStream
 from upturn.models.upstreams.request_body import request_body
 from upturn.models.upstreams.token_capture import TokenCapture
@@ -82,7 +82,8 @@ def usage_call(name: str, **fields: Any) -> UpstreamCall:
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stream_passes_through_unchanged_wherever_its_bytes_are_cut(name: str, ending: bytes) -> None:
-    content = b"".join(written(name)).replace(b"\n", ending)
+    events = [*EVENTS[:2], StreamEnd("stop", TokenUsage(3, 2))]
+    content = b"".join(written(name, events)).replace(b"\n", ending)
     for cut in range(len(content) + 1):
         stream = stream_of(usage_call(name), name)
         chunks = list(stream.feed(content[:cut]))
@@ -92,13 +93,15 @@ def test_a_stream_passes_through_unchanged_wherever_its_bytes_are_cut(name: str,
             chunks.append(stream.end())
         assert b"".join(chunk.content for chunk in chunks) == content
         assert [chunk.is_end for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
-        assert stream.transcript.answer() == ANSWER
+        answer = ModelAnswer("theirs-1", "theirs", (Text("Köln "),), "stop", TokenUsage(3, 2))
+        assert stream.transcript.answer() == answer
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stream_passes_through_byte_by_byte_as_its_events_complete(name: str) -> None:
     events = written(name)
-    stream, chunks = stream_of(usage_call(name), name), []
+    chunks: list[Chunk] = []
+    stream = stream_of(usage_call(name), name)
     for byte in b"".join(events):
         chunks += stream.feed(bytes([byte]))
     assert stream.is_over
@@ -113,7 +116,8 @@ def test_a_stream_holds_the_same_answer_in_the_dialect_of_every_client(client: s
     call = usage_call(client)
     call = UpstreamCall(call.body, call.request, call.dialect, answer_id="ours-1")
     for size in (1, 7, 10_000):
-        stream, content, sent = stream_of(call, upstream), b"".join(written(upstream)), []
+        sent: list[Chunk] = []
+        stream, content = stream_of(call, upstream), b"".join(written(upstream))
         for start in range(0, len(content), size):
             sent += stream.feed(content[start : start + size])
         assert [chunk.is_end for chunk in sent] == [False] * (len(sent) - 1) + [True]
@@ -249,7 +253,8 @@ def test_tokens_of_a_stream_are_captured_wherever_it_is_cut(ending: bytes, size:
 
     end = CHAT_USAGE + b"data: [DONE]\n\n"
     content = (b": hello\n\n" + event("a", 7) + event("b", 8, "stop") + end).replace(b"\n", ending)
-    stream, chunks = stream_of(usage_call("chat"), "chat", "vllm"), []
+    chunks: list[Chunk] = []
+    stream = stream_of(usage_call("chat"), "chat", "vllm")
     for start in range(0, len(content), size):
         chunks += stream.feed(content[start : start + size])
     assert stream.is_over

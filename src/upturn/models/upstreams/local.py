@@ -2,21 +2,21 @@
 
 The engine runs in a thread of its own with its own event loop, so that its passes do not delay other calls. Prompts
 are rendered by the model's chat template, or in the compact grammar of the shipped model, which reads only the last
-message of the user. The tokens are known, so every call is captured completely.
+message of the user. The tokens are known, so every call is captured completely. Text is streamed as it is sampled,
+except where its reading can change later: with tools, stop strings, or a thought that has not ended.
 
-Not covered: images, structured output by schema, tokens as they are sampled (an answer is one part of its stream).
+Not covered: images, structured output by schema.
 """
 
 import asyncio
 import itertools
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
-from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from upturn.config import SamplingSettings
 from upturn.dialects import (
@@ -28,7 +28,11 @@ from upturn.dialects import (
     Part,
     Reasoning,
     RequestError,
+    StreamEvent,
+    StreamFailure,
+    StreamStart,
     Text,
+    TextDelta,
     TokenUsage,
     ToolCall,
     ToolResult,
@@ -39,12 +43,25 @@ from upturn.models.chat_template import ChatRenderer
 from upturn.models.local import LocalModel
 from upturn.models.model import Generation, GenerationRequest, Model
 from upturn.models.renderer import CompactRenderer, Renderer
-from upturn.models.upstreams.upstream import CallOutcome, Exchange, UpstreamCall, UpstreamError
-from upturn.models.upstreams.whole_answer import WholeExchange
+from upturn.models.upstreams.answer_events import answer_events
+from upturn.models.upstreams.event_exchange import EventExchange
+from upturn.models.upstreams.upstream import Exchange, UpstreamCall, UpstreamError
 from upturn.records import Observation, TokenRow, WrittenSpan
 
 DEFAULT_MAX_TOKENS = 256
 """Of answers to requests without a limit."""
+
+
+_REPORT_SECONDS = 0.02
+"""Between two reports of the tokens so far."""
+
+
+@runtime_checkable
+class ReportsTokens(Protocol):
+    """A model that knows the tokens of calls that run."""
+
+    def written(self, session: str) -> tuple[int, ...]:
+        """All tokens that the session's call has so far."""
 
 
 class EngineThread:
@@ -55,33 +72,72 @@ class EngineThread:
         self._make = model
         self._model: Model | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._numbers = itertools.count()
 
-    def submit(self, request: GenerationRequest) -> "Future[Generation]":
-        """A future with the generation; cancelling it frees the engine's slot."""
-        return asyncio.run_coroutine_threadsafe(self._generate(request), self._running())
+    def number(self) -> int:
+        """The number of a new call; unique, since upstreams that share the model share its sessions."""
+        return next(self._numbers)
+
+    def submit(
+        self, request: GenerationRequest, seen: Callable[[tuple[int, ...]], None] | None = None
+    ) -> "Future[Generation]":
+        """A future with the generation; cancelling it frees the engine's slot.
+
+        ``seen`` is called in the thread with all tokens so far, again and again, if the model reports them.
+        """
+        return asyncio.run_coroutine_threadsafe(self._generate(request, seen), self._running())
 
     def close(self) -> None:
-        """Stops the thread."""
+        """Stops the thread and waits for its end; calls that are still at work are cancelled."""
         with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join()
 
-    async def _generate(self, request: GenerationRequest) -> Generation:
+    async def _generate(
+        self, request: GenerationRequest, seen: Callable[[tuple[int, ...]], None] | None
+    ) -> Generation:
         if self._model is None:
             self._model = self._make()
+        model, reported = self._model, 0
+        generating = asyncio.ensure_future(model.generate(request))
         try:
-            return await self._model.generate(request)
+            while seen is not None and isinstance(model, ReportsTokens):
+                await asyncio.wait([generating], timeout=_REPORT_SECONDS)
+                if generating.done():
+                    break
+                token_ids = model.written(request.session)
+                if len(token_ids) > reported:
+                    seen(token_ids)
+                    reported = len(token_ids)
+            return await generating
         finally:
-            self._model.release(request.session)
+            if not generating.done():
+                generating.cancel()
+                await asyncio.wait([generating])
+            model.release(request.session)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or self._thread is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="upturn-engine", daemon=True).start()
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name="upturn-engine", daemon=True)
+                self._thread.start()
             return self._loop
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Runs the loop until it is stopped; calls that are still at work are cancelled."""
+    loop.run_forever()
+    if tasks := asyncio.all_tasks(loop):
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(tasks))
+    loop.close()
 
 
 class Written(NamedTuple):
@@ -103,6 +159,9 @@ class Script(Protocol):
 
     def read(self, token_ids: Sequence[int], request: ModelRequest, /) -> Written:
         """The answer in the model's output."""
+
+    def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest, /) -> bool:
+        """Whether ``read`` of an output that begins so begins with the text that it has so far."""
 
 
 class CompactScript:
@@ -131,6 +190,10 @@ class CompactScript:
         output = self._renderer.read(token_ids)
         is_ended = bool(token_ids) and token_ids[-1] in self.stop_ids
         return Written((Text(output.text),), "stop" if is_ended else "length")
+
+    def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
 
 
 class ChatScript:
@@ -195,6 +258,13 @@ class ChatScript:
         parts.append(Text(self._renderer.profile.calls.plain_text(text).strip()))
         return Written(tuple(parts), "stop" if is_ended else "length")
 
+    def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:
+        """Not with tools, whose calls are text; for a model that thinks, only after the thought."""
+        if request.tools:
+            return False
+        end: int | None = self._tokenizer.get_vocab().get("</think>")
+        return end is None or end in token_ids
+
 
 def script_for(local: LocalModel, renderer: Renderer, system: str) -> Script:
     """The script of a model; ``system``: the agent's prompt, for conversations without one."""
@@ -225,19 +295,20 @@ class LocalUpstream:
         self._sampling = sampling
         self._find_length = max_length
         self._max_length = 0
-        self._numbers = itertools.count()
+        self._making = asyncio.Lock()
 
     @asynccontextmanager
     async def open(self, call: UpstreamCall) -> AsyncIterator[Exchange]:
-        """Generates the whole answer; raises UpstreamError for a conversation that the model cannot read."""
-        if self._script is None:
-            self._script = await asyncio.to_thread(self._make_script)
-            self._max_length = await asyncio.to_thread(self._find_length)
-        script, started = self._script, perf_counter()
+        """Generates the answer; raises UpstreamError for a conversation that the model cannot read."""
         try:
+            script = await self._ready()
             prompt = script.prompt(call.request)
         except RequestError as exc:
             raise UpstreamError(str(exc), kind="status", status=400) from exc
+        except UpstreamError:
+            raise
+        except ModelError as exc:
+            raise UpstreamError(str(exc), kind="protocol") from exc
         if len(prompt) >= self._max_length:
             raise UpstreamError(
                 f"the conversation has {len(prompt)} tokens; {self._model!r} reads fewer than {self._max_length} "
@@ -245,20 +316,59 @@ class LocalUpstream:
                 kind="status",
                 status=400,
             )
+        rows: list[TokenRow] = []
+        async with aclosing(self._events(call, script, prompt, rows)) as events:
+            exchange = EventExchange(call, events, lambda: rows[0] if rows else None)
+            await exchange.begin()
+            yield exchange
+
+    async def _ready(self) -> Script:
+        async with self._making:
+            if self._script is None:
+                self._max_length = await asyncio.to_thread(self._find_length)
+                self._script = await asyncio.to_thread(self._make_script)
+            return self._script
+
+    async def _events(
+        self, call: UpstreamCall, script: Script, prompt: tuple[int, ...], rows: list[TokenRow]
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The answer; text as it is sampled. ``rows`` gets the tokens before the last event."""
+        request, loop = call.request, asyncio.get_running_loop()
+        reports: asyncio.Queue[tuple[int, ...] | None] = asyncio.Queue()
+
+        def seen(token_ids: tuple[int, ...]) -> None:
+            with suppress(RuntimeError):  # the caller's loop has ended
+                loop.call_soon_threadsafe(reports.put_nowait, token_ids)
+
+        reads_early = request.is_streamed and not request.sampling.stop and not self._sampling.stop
+        generation_request = self._request(request, script, prompt)
+        generating = asyncio.wrap_future(self._engine.submit(generation_request, seen if reads_early else None))
+        generating.add_done_callback(lambda _: reports.put_nowait(None))
+        yield StreamStart(call.answer_id, self._model, TokenUsage(len(prompt)))
+        sent = ""
         try:
-            generation = await asyncio.wrap_future(self._engine.submit(self._request(call.request, script, prompt)))
-        except ModelError as exc:
-            raise UpstreamError(str(exc), kind="protocol") from exc
-        written = script.read(generation.token_ids, call.request)
-        seconds = perf_counter() - started
-        yield _exchange(call, written, prompt, generation, model=self._model, seconds=seconds)
+            while (token_ids := await reports.get()) is not None:
+                if script.is_readable_early(token_ids, request):
+                    text = _settled(script.read(token_ids, request).parts)
+                    if len(text) > len(sent) and text.startswith(sent):
+                        yield TextDelta(text[len(sent) :])
+                        sent = text
+            generation = await generating
+        finally:
+            generating.cancel()
+        usage = TokenUsage(len(prompt), len(generation.token_ids))
+        written = script.read(generation.token_ids, request)
+        answer = ModelAnswer(call.answer_id, self._model, written.parts, written.finish, usage)
+        rows.append(_row(prompt, generation))
+        for event in _unsent(answer_events(answer), sent):
+            yield event
 
     async def close(self) -> None:
         """Stops the engine's thread."""
-        self._engine.close()
+        await asyncio.to_thread(self._engine.close)
 
     def _request(self, request: ModelRequest, script: Script, prompt: tuple[int, ...]) -> GenerationRequest:
-        number, wanted = next(self._numbers), request.sampling
+        number, wanted = self._engine.number(), request.sampling
         sampling = self._sampling
         if wanted.top_p is not None:
             sampling = replace(sampling, top_p=wanted.top_p)
@@ -279,25 +389,35 @@ class LocalUpstream:
         )
 
 
-def _exchange(
-    call: UpstreamCall,
-    written: Written,
-    prompt: tuple[int, ...],
-    generation: Generation,
-    *,
-    model: str,
-    seconds: float,
-) -> WholeExchange:
-    usage = TokenUsage(len(prompt), len(generation.token_ids))
-    answer = ModelAnswer(call.answer_id, model, written.parts, written.finish, usage)
-    span = WrittenSpan(0, len(prompt), len(prompt) + len(generation.token_ids))
-    row = TokenRow(
+def _settled(parts: Sequence[Part]) -> str:
+    """The start of an answer's text that more tokens do not change; empty while it has other parts, too.
+
+    Bytes of an unfinished character, and blanks that may be the end, are left out.
+    """
+    (text,) = parts if len(parts) == 1 else (None,)
+    return text.text.rstrip("\ufffd").rstrip() if isinstance(text, Text) else ""
+
+
+def _unsent(events: Sequence[StreamEvent], sent: str) -> Iterator[StreamEvent]:
+    """The events of an answer after its start and the text that was sent; a failure if it does not begin so."""
+    rest = list(events[1:])
+    if sent:
+        first = rest[0]
+        if not isinstance(first, TextDelta) or not first.text.startswith(sent):
+            yield StreamFailure("the model's answer changed its form after its first tokens")
+            return
+        rest[:1] = [TextDelta(first.text[len(sent) :])] if first.text != sent else []
+    yield from rest
+
+
+def _row(prompt: tuple[int, ...], generation: Generation) -> TokenRow:
+    count = len(generation.token_ids)
+    return TokenRow(
         (*prompt, *generation.token_ids),
-        (span,) if generation.token_ids else (),
+        (WrittenSpan(0, len(prompt), len(prompt) + count),) if count else (),
         generation.logprobs,
         sampling_logprobs=generation.sampling_logprobs,
     )
-    return WholeExchange(call, answer, CallOutcome(answer, "", usage, seconds, row))
 
 
 def _plain_text(message: Message) -> str:
