@@ -102,6 +102,11 @@ class ChatRenderer:
         }
 
     @property
+    def template(self) -> ChatTemplate:
+        """The tokenizer's template with the renderer's options."""
+        return self._template
+
+    @property
     def stop_ids(self) -> tuple[int, ...]:
         """The token that ends an assistant's turn, then the tokenizer's own end token and further ones."""
         return self._stop_ids

@@ -10,23 +10,18 @@ Not covered: images, structured output by schema.
 
 import asyncio
 import itertools
-import json
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from upturn.config import SamplingSettings
 from upturn.dialects import (
-    FinishReason,
-    Image,
-    Message,
     ModelAnswer,
     ModelRequest,
     Part,
-    Reasoning,
     RequestError,
     StreamEvent,
     StreamFailure,
@@ -34,19 +29,14 @@ from upturn.dialects import (
     Text,
     TextDelta,
     TokenUsage,
-    ToolCall,
-    ToolResult,
 )
 from upturn.errors import ModelError
-from upturn.models.calls import Reading
-from upturn.models.chat_template import ChatRenderer
-from upturn.models.local import LocalModel
 from upturn.models.model import Generation, GenerationRequest, Model
-from upturn.models.renderer import CompactRenderer, Renderer
 from upturn.models.upstreams.answer_events import answer_events
 from upturn.models.upstreams.event_exchange import EventExchange
+from upturn.models.upstreams.script import Prompt, Script
 from upturn.models.upstreams.upstream import Exchange, UpstreamCall, UpstreamError
-from upturn.records import Observation, TokenRow, WrittenSpan
+from upturn.records import TokenRow, WrittenSpan
 
 DEFAULT_MAX_TOKENS = 256
 """Of answers to requests without a limit."""
@@ -140,139 +130,6 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-class Written(NamedTuple):
-    """A generation as parts of an answer."""
-
-    parts: tuple[Part, ...]
-    finish: FinishReason
-
-
-class Script(Protocol):
-    """How a model reads conversations and writes answers."""
-
-    @property
-    def stop_ids(self) -> tuple[int, ...]:
-        """Tokens that end an answer."""
-
-    def prompt(self, request: ModelRequest, /) -> tuple[int, ...]:
-        """The tokens of the conversation, up to where the model writes. Raises RequestError."""
-
-    def read(self, token_ids: Sequence[int], request: ModelRequest, /) -> Written:
-        """The answer in the model's output."""
-
-    def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest, /) -> bool:
-        """Whether ``read`` of an output that begins so begins with the text that it has so far."""
-
-
-class CompactScript:
-    """The compact grammar: the user's last message, answered by one line."""
-
-    def __init__(self, local: LocalModel, system: str) -> None:
-        self._renderer = CompactRenderer(local.tokenizer)
-        self._system = system
-
-    @property
-    def stop_ids(self) -> tuple[int, ...]:
-        """The grammar's end token."""
-        return self._renderer.stop_ids
-
-    def prompt(self, request: ModelRequest) -> tuple[int, ...]:
-        """Only the last message of the user fits into the grammar."""
-        if request.tools:
-            raise RequestError("this model has no tools; route requests with tools to another", field="tools")
-        texts = [_plain_text(message) for message in request.messages if message.role == "user"]
-        if not texts:
-            raise RequestError("messages has no message of the user", field="messages")
-        return self._renderer.open(Observation(texts[-1]), self._system)
-
-    def read(self, token_ids: Sequence[int], request: ModelRequest) -> Written:  # noqa: ARG002  as in the protocol
-        """The line as text."""
-        output = self._renderer.read(token_ids)
-        is_ended = bool(token_ids) and token_ids[-1] in self.stop_ids
-        return Written((Text(output.text),), "stop" if is_ended else "length")
-
-    def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:  # noqa: ARG002
-        """Always."""
-        return True
-
-
-class ChatScript:
-    """A chat template: all messages, tools and calls in the model's own format."""
-
-    def __init__(self, local: LocalModel, renderer: ChatRenderer, system: str) -> None:
-        self._tokenizer: Any = local.chat  # transformers' tokenizers are untyped here
-        self._renderer = renderer
-        self._system = system
-
-    @property
-    def stop_ids(self) -> tuple[int, ...]:
-        """The template's end tokens."""
-        return self._renderer.stop_ids
-
-    def prompt(self, request: ModelRequest) -> tuple[int, ...]:
-        """The conversation as the template renders it."""
-        if request.tools and not self._renderer.profile.lists_tools:
-            raise RequestError("this model's chat template lists no tools", field="tools")
-        messages = [line for message in request.messages for line in _template_lines(message)]
-        if self._system and request.messages[0].role != "system":
-            messages.insert(0, {"role": "system", "content": self._system})
-        tools = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": dict(tool.parameters) or {"type": "object", "properties": {}},
-                },
-            }
-            for tool in request.tools
-        ]
-        try:
-            ids = self._tokenizer.apply_chat_template(
-                messages, tools=tools or None, add_generation_prompt=True, tokenize=True, return_dict=False
-            )
-        except Exception as exc:  # a template's own errors have any type
-            raise RequestError(
-                f"the model's chat template refuses these messages: {exc}", field="messages"
-            ) from exc
-        return tuple(ids)
-
-    def read(self, token_ids: Sequence[int], request: ModelRequest) -> Written:
-        """Text, thoughts between ``<think>`` tags, and calls in the template's format."""
-        is_ended = bool(token_ids) and token_ids[-1] in self.stop_ids
-        body = list(token_ids[:-1] if is_ended else token_ids)
-        text: str = self._tokenizer.decode(body, skip_special_tokens=False)
-        parts: list[Part] = []
-        if "</think>" in text:
-            thought, _, text = text.partition("</think>")
-            parts.append(Reasoning(thought.replace("<think>", "").strip()))
-        reading = self._renderer.profile.calls.read(text) if request.tools and is_ended else None
-        if isinstance(reading, Reading):
-            if reading.thought:
-                parts.append(Text(reading.thought))
-            parts += [
-                ToolCall(f"call_{number}", call.name, json.dumps(call.arguments, ensure_ascii=False))
-                for number, call in enumerate(reading.calls)
-            ]
-            return Written(tuple(parts), "tool_calls")
-        parts.append(Text(self._renderer.profile.calls.plain_text(text).strip()))
-        return Written(tuple(parts), "stop" if is_ended else "length")
-
-    def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:
-        """Not with tools, whose calls are text; for a model that thinks, only after the thought."""
-        if request.tools:
-            return False
-        end: int | None = self._tokenizer.get_vocab().get("</think>")
-        return end is None or end in token_ids
-
-
-def script_for(local: LocalModel, renderer: Renderer, system: str) -> Script:
-    """The script of a model; ``system``: the agent's prompt, for conversations without one."""
-    if isinstance(renderer, ChatRenderer):
-        return ChatScript(local, renderer, system)
-    return CompactScript(local, system)
-
-
 class LocalUpstream:
     """Answers calls with a local model."""
 
@@ -309,9 +166,9 @@ class LocalUpstream:
             raise
         except ModelError as exc:
             raise UpstreamError(str(exc), kind="protocol") from exc
-        if len(prompt) >= self._max_length:
+        if (length := len(prompt.token_ids)) >= self._max_length:
             raise UpstreamError(
-                f"the conversation has {len(prompt)} tokens; {self._model!r} reads fewer than {self._max_length} "
+                f"the conversation has {length} tokens; {self._model!r} reads fewer than {self._max_length} "
                 "(environment.max_tokens)",
                 kind="status",
                 status=400,
@@ -330,7 +187,7 @@ class LocalUpstream:
             return self._script
 
     async def _events(
-        self, call: UpstreamCall, script: Script, prompt: tuple[int, ...], rows: list[TokenRow]
+        self, call: UpstreamCall, script: Script, prompt: Prompt, rows: list[TokenRow]
     ) -> AsyncGenerator[StreamEvent, None]:
         """The answer; text as it is sampled. ``rows`` gets the tokens before the last event."""
         request, loop = call.request, asyncio.get_running_loop()
@@ -344,7 +201,7 @@ class LocalUpstream:
         generation_request = self._request(request, script, prompt)
         generating = asyncio.wrap_future(self._engine.submit(generation_request, seen if reads_early else None))
         generating.add_done_callback(lambda _: reports.put_nowait(None))
-        yield StreamStart(call.answer_id, self._model, TokenUsage(len(prompt)))
+        yield StreamStart(call.answer_id, self._model, TokenUsage(len(prompt.token_ids)))
         sent = ""
         try:
             while (token_ids := await reports.get()) is not None:
@@ -356,10 +213,11 @@ class LocalUpstream:
             generation = await generating
         finally:
             generating.cancel()
-        usage = TokenUsage(len(prompt), len(generation.token_ids))
+        usage = TokenUsage(len(prompt.token_ids), len(generation.token_ids))
         written = script.read(generation.token_ids, request)
         answer = ModelAnswer(call.answer_id, self._model, written.parts, written.finish, usage)
-        rows.append(_row(prompt, generation))
+        rows.append(_row(prompt.token_ids, generation))
+        script.remember(prompt, generation.token_ids)
         for event in _unsent(answer_events(answer), sent):
             yield event
 
@@ -367,7 +225,7 @@ class LocalUpstream:
         """Stops the engine's thread."""
         await asyncio.to_thread(self._engine.close)
 
-    def _request(self, request: ModelRequest, script: Script, prompt: tuple[int, ...]) -> GenerationRequest:
+    def _request(self, request: ModelRequest, script: Script, prompt: Prompt) -> GenerationRequest:
         number, wanted = self._engine.number(), request.sampling
         sampling = self._sampling
         if wanted.top_p is not None:
@@ -376,9 +234,9 @@ class LocalUpstream:
             sampling = replace(sampling, top_k=wanted.top_k)
         if wanted.stop:
             sampling = replace(sampling, stop=(*sampling.stop, *wanted.stop))
-        room = self._max_length - len(prompt)
+        room = self._max_length - len(prompt.token_ids)
         return GenerationRequest(
-            prompt_ids=prompt,
+            prompt_ids=prompt.token_ids,
             max_tokens=min(wanted.max_tokens or DEFAULT_MAX_TOKENS, room),
             stop_ids=script.stop_ids,
             temperature=self._temperature if wanted.temperature is None else wanted.temperature,
@@ -418,39 +276,3 @@ def _row(prompt: tuple[int, ...], generation: Generation) -> TokenRow:
         generation.logprobs,
         sampling_logprobs=generation.sampling_logprobs,
     )
-
-
-def _plain_text(message: Message) -> str:
-    if any(isinstance(part, Image) for part in message.parts):
-        raise RequestError("this model reads no images", field="messages")
-    return "".join(part.text for part in message.parts if isinstance(part, Text))
-
-
-def _template_lines(message: Message) -> list[dict[str, Any]]:
-    """The message in the form that chat templates expect; one line for each result of a call."""
-    results = [part for part in message.parts if isinstance(part, ToolResult)]
-    if results:
-        return [
-            {
-                "role": "tool",
-                "tool_call_id": part.call_id,
-                "content": "".join(inner.text for inner in part.parts if isinstance(inner, Text)),
-            }
-            for part in results
-        ]
-    line: dict[str, Any] = {"role": message.role, "content": _plain_text(message)}
-    if thought := "".join(part.text for part in message.parts if isinstance(part, Reasoning)):
-        line["reasoning_content"] = thought
-    if calls := [part for part in message.parts if isinstance(part, ToolCall)]:
-        line["tool_calls"] = [
-            {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": _object(part)}}
-            for part in calls
-        ]
-    return [line]
-
-
-def _object(call: ToolCall) -> Any:  # Any: a JSON border
-    try:
-        return json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return call.arguments
