@@ -212,6 +212,12 @@ async def _error_midway(visit: Visit) -> None:
     await visit.part(b"")
 
 
+async def _done_midway(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(chat_chunk("Hel") + b"data: [DONE]\n\n")
+    await visit.part(b"")
+
+
 async def _error_without_head(visit: Visit) -> None:
     await visit.send(b"HTTP/1.1 200 OK\r\n\r\n" + chat_chunk("Hel"))
     raise Hangup
@@ -226,6 +232,7 @@ async def _error_without_head(visit: Visit) -> None:
         (_garbage_midway, "not a chunk of a chat completion"),
         (_garbage_at_the_end, "not a chunk of a chat completion"),
         (_error_midway, "no GPU left"),
+        (_done_midway, "before the answer was complete"),
         (_error_without_head, "before the answer was complete"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from upturn.dialects import (
+    Image,
     Message,
     ModelRequest,
     Reasoning,

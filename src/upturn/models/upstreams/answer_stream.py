@@ -15,7 +15,7 @@ from upturn.models.upstreams.transcript import Transcript
 from upturn.models.upstreams.upstream import Chunk, UpstreamCall
 
 _ENDS: Mapping[str, re.Pattern[bytes]] = {
-    "chat": re.compile(rb'"finish_reason"\s*:\s*"|^data:\s*\[DONE\]', re.MULTILINE),
+    "chat": re.compile(rb'"finish_reason"\s*:\s*"'),
     "responses": re.compile(rb"\"type\"\s*:\s*\"response\.(completed|failed|incomplete)\""),
     "messages": re.compile(rb"\"type\"\s*:\s*\"message_(delta|stop)\""),
 }
@@ -121,13 +121,16 @@ class AnswerStream:
         events = list(self._reader.feed(raw + b"\n" if raw.endswith(b"\r") else raw))
         for event in events:
             self.transcript.add(event)
-        if self._passes:
+        if not self._passes:
+            sent = [self._translated(event) for event in events]
+        elif self.transcript.failure and raw.rstrip().endswith(b"[DONE]"):
+            # the server calls an answer without a finish reason complete
+            sent = [self._failed(event) for event in events if isinstance(event, StreamFailure)]
+        else:
             sent = self._passed(raw)
             self._is_ending = self._is_ending or self._end.search(raw) is not None
-        else:
-            sent = [self._translated(event) for event in events]
-            self._is_ending = self._is_ending or self.transcript.is_over
-        if self._is_ending or self.transcript.failure:
+        self._is_ending = self._is_ending or self.transcript.is_over
+        if self._is_ending:
             self._held += sent
             return []
         return sent
@@ -139,7 +142,7 @@ class AnswerStream:
                 (b'"id":"' + theirs + b'"', b'"id":"' + ours + b'"'),
                 (b'"id": "' + theirs + b'"', b'"id": "' + ours + b'"'),
             ]
-        if self._strips_usage and _NO_CHOICES.search(raw) and _USAGE.search(raw):
+        if self._strips_usage and b'"usage"' in raw and _NO_CHOICES.search(raw) and _USAGE.search(raw):
             return []
         for theirs, ours in self._replacements:
             raw = raw.replace(theirs, ours)

@@ -31,8 +31,7 @@ class TokenCapture:
 
     def event(self, raw: bytes) -> bytes:
         """Takes the tokens out of one event of a stream; what is not a chunk is returned unchanged."""
-        lines = raw.split()
-        if not self.fields or not raw.startswith(b"data:") or lines[-1:] == [b"[DONE]"]:
+        if not self.fields or not raw.startswith(b"data:"):
             return raw
         stripped = self._taken(raw.removeprefix(b"data:"))
         return raw if stripped is None else b"data: " + stripped + b"\n\n"
