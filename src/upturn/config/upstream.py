@@ -54,3 +54,8 @@ class UpstreamConfig(Settings):
     """Seconds after which one call tries whether the server works again."""
     max_answer_bytes: Count = 64_000_000
     """Largest answer; a larger one is refused."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields a capture of tokens that the form of the API does not have."""
+        has_none = self.tokens != "none" and self.dialect != "chat"
+        yield f"tokens={self.tokens!r} needs dialect='chat', got {self.dialect!r}" if has_none else None

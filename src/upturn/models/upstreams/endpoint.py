@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 
 from upturn.config import UpstreamConfig
-from upturn.dialects import Dialect, Json, ModelAnswer, dialect_of
+from upturn.dialects import Dialect, Json, ModelAnswer, RequestError, dialect_of
 from upturn.errors import ModelError
 from upturn.models.transport import base_of
 from upturn.models.upstreams.answer_stream import LARGEST_EVENT, AnswerStream
@@ -106,7 +106,10 @@ class EndpointUpstream:
         capture = TokenCapture(self.settings.tokens, self.dialect.name, call)
         wants_usage = self.dialect.name == "chat" and call.request.is_streamed
         extras: Json = {**({"stream_options": {"include_usage": True}} if wants_usage else {}), **capture.fields}
-        body = request_body(call, self.dialect, self._endpoint.model, extras)
+        try:
+            body = request_body(call, self.dialect, self._endpoint.model, extras)
+        except RequestError as exc:
+            raise UpstreamError(f"{self.name}: {exc}", kind="status", status=exc.status) from exc
         deadline = perf_counter() + self.settings.timeouts.whole
         self._budget.count_call()
         permit, tries = self.breaker.admit(), 0
