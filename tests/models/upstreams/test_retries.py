@@ -65,7 +65,7 @@ def test_a_failure_that_may_pass_is_tried_again_and_a_refused_request_is_not() -
 def test_retry_after_is_waited_for_unless_it_is_long() -> None:
     started = perf_counter()
     assert visits([BUSY], ["retry-after: 1"]) == (2, [None])
-    assert 1.0 <= perf_counter() - started < 3.0
+    assert 1.0 <= perf_counter() - started < 9.0
     count, (error,) = visits([BUSY], ["retry-after: 60"])
     assert (count, error.retry_after_seconds) == (1, 60)
     shown = error.as_request_error()
@@ -126,7 +126,7 @@ def test_a_stream_whose_server_ends_its_response_late_does_not_cost_the_connecti
         async with raw_server(late) as server, upstream_at(server, UpstreamConfig()) as upstream:
             for _ in range(3):
                 await chunks_of(upstream, call_of(is_streamed=True))
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.2)
             assert (len(server.visits), server.connections) == (3, 1)
 
     asyncio.run(run())
