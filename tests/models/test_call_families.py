@@ -124,7 +124,7 @@ def test_a_template_that_holds_one_call_refuses_several_by_name(chat_tokenizer: 
         renderer.write_all((FIRST, SECOND))
     if family == "llama3_1":
         call = renderer.read(renderer.write(FIRST)).text
-        (part,) = renderer.read_all((*renderer._template.encode(f"{call}; {call}"), *renderer.stop_ids[:1]))
+        (part,) = renderer.read_all((*renderer.template.encode(f"{call}; {call}"), *renderer.stop_ids[:1]))
         assert part.output.action is None
         assert part.refusal == "several_calls: write one call in a message"
 
@@ -138,7 +138,7 @@ def test_a_thought_is_read_from_each_familys_place(chat_tokenizer: Tokenizers) -
     }
     for family, text in texts.items():
         renderer = ChatRenderer(chat_tokenizer(family), [LIST])
-        (part,) = renderer.read_all((*renderer._template.encode(text), renderer.stop_ids[0]))
+        (part,) = renderer.read_all((*renderer.template.encode(text), renderer.stop_ids[0]))
         assert part.output.action == Action("mail", "list", {"folder": "inbox"}, "Why."), family
         assert part.repairs == () and part.refusal == ""
         written = renderer.read(renderer.write(part.output.action))
@@ -172,7 +172,7 @@ def test_a_plain_message_is_an_action_where_a_tool_takes_one(chat_tokenizer: Tok
     final = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>"
     text = {"gpt_oss": f"{final}Two mails.", "glm4_6": "\n<think>Hm.</think>\nTwo mails."}.get(family, "Two mails.")
     ids = (
-        *renderer._template.encode(text),
+        *renderer.template.encode(text),
         renderer.stop_ids[1 if family in {"gpt_oss", "gemma4", "glm4_6"} else 0],
     )
     (part,) = renderer.read_all(ids)
@@ -219,7 +219,7 @@ def test_ids_of_several_calls_come_back_with_their_results(chat_tokenizer: Token
     text = renderer.read(renderer.write(FIRST)).text
     both = text[:-1] + ", " + text[text.index("{") : -1] + "]"
     both = both.replace(call_id(0), "aaaaaaaaa", 1).replace(call_id(0), "bbbbbbbbb", 1)
-    ids = (*renderer._template.encode(both), *renderer.stop_ids)
+    ids = (*renderer.template.encode(both), *renderer.stop_ids)
     parts = renderer.read_all(ids)
     turns = [
         Turn(observation, part.output.text, part.output.action, call=index)

@@ -204,7 +204,7 @@ def test_dropped_thoughts_are_detected(chat_tokenizer: Tokenizers) -> None:
 
 
 def _ids(renderer: ChatRenderer, text: str) -> list[int]:
-    return renderer._template.encode(text)
+    return renderer.template.encode(text)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

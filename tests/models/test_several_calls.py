@@ -77,11 +77,11 @@ STOP = Action("", "stop-it")
 def text_of(renderer: ChatRenderer, *actions: Action) -> str:
     """The text of one message with the calls."""
     ids = [token for part in renderer.write_all(actions) for token in part]
-    return renderer._template.decode(ids[:-1])
+    return renderer.template.decode(ids[:-1])
 
 
 def scripted(renderer: ChatRenderer, *texts: str) -> ScriptedModel:
-    return ScriptedModel(texts, renderer._template.encode)
+    return ScriptedModel(texts, renderer.template.encode)
 
 
 def play(
@@ -126,7 +126,7 @@ def test_calls_of_a_message_are_turns_with_adjacent_tokens(rendering: Rendering,
     first, second, third, fourth = row.spans
     assert (first.stop, second.stop) == (second.start, third.start)
     message = row.token_ids[first.start : third.stop]
-    assert message == (*renderer._template.encode(text_of(renderer, add(1), add(2), add(3))), renderer.stop_ids[0])
+    assert message == (*renderer.template.encode(text_of(renderer, add(1), add(2), add(3))), renderer.stop_ids[0])
     assert row.token_ids[: fourth.start] == model.requests[1].prompt_ids
     shown = renderer.read(row.token_ids[third.stop : fourth.start]).text
     assert shown.index("total 1") < shown.index("total 3") < shown.index("total 6")
@@ -245,7 +245,7 @@ def test_a_budget_keeps_or_drops_calls_of_a_message_by_themselves(rendering: Ren
     assert trajectory.outcome == "finished" and len(trajectory.turns) == 13
     assert len(trajectory.rows) > 1  # the history was rewritten
     for request in model.requests[1:]:
-        shown = renderer._template.decode(request.prompt_ids)
+        shown = renderer.template.decode(request.prompt_ids)
         assert shown.count("<tool_call>\n{") - 1 == shown.count("<tool_response>\n"), shown
         assert len(request.prompt_ids) + 140 <= budget.tokens
 

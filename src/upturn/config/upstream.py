@@ -13,11 +13,13 @@ class TimeoutConfig(Settings):
     connect: Positive = 5.0
     """To connect."""
     first_token: Positive = 120.0
-    """From the request to the first byte of the answer. Models that hide their thoughts need most of it."""
+    """From the request to the first token of a stream, and the longest wait for a place (``max_waiting``). Models
+    that hide their thoughts need most of it."""
     between_tokens: Positive = 60.0
     """Between two parts of the answer."""
     whole: Positive = 600.0
-    """From the request to the answer's end."""
+    """From the request to the answer's end, retries included; the only limit to the first byte of an answer that is
+    not streamed."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields limits that another one makes unreachable."""
@@ -47,8 +49,13 @@ class UpstreamConfig(Settings):
     max_waiting: WholeNumber = 256
     """Waiting calls; further ones are refused (503)."""
     breaker_failures: Count = 10
-    """Failures in a row after which calls are refused at once."""
+    """Failures in a row, also in the middle of a stream, after which calls are refused at once."""
     breaker_seconds: Positive = 10.0
     """Seconds after which one call tries whether the server works again."""
     max_answer_bytes: Count = 64_000_000
     """Largest answer; a larger one is refused."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields a capture of tokens that the form of the API does not have."""
+        has_none = self.tokens != "none" and self.dialect != "chat"
+        yield f"tokens={self.tokens!r} needs dialect='chat', got {self.dialect!r}" if has_none else None

@@ -9,6 +9,7 @@ from upturn.dialects import RequestError
 from upturn.gateway.access import Guard
 from upturn.gateway.resources import Wire
 from upturn.loop.online import Client, TaskQueue, new_task_id
+from upturn.pool import Experience
 from upturn.pool.calls import Submission
 from upturn.records import Task
 
@@ -105,17 +106,7 @@ def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
         """Show a task with its result."""
         tasks = open_queue()
         submission = tasks.find(task, client_of(request))
-        entry = _entry(submission)
-        experience = tasks.experience(submission)
-        if experience is None:
-            return entry
-        trajectory, evaluation = experience.trajectory, experience.evaluation
-        entry.agent_version = trajectory.agent_version
-        entry.outcome, entry.error = trajectory.outcome, trajectory.error
-        entry.turns = [TurnEntry(observation=turn.observation.text, text=turn.text) for turn in trajectory.turns]
-        if evaluation is not None:
-            entry.verdict, entry.score = evaluation.verdict, evaluation.score
-        return entry
+        return _with_result(_entry(submission), tasks.experience(submission))
 
     @routes.post("/v1/tasks/{task:path}/cancel")
     async def cancel(task: str, request: Request) -> TaskEntry:
@@ -134,3 +125,16 @@ def _entry(submission: Submission) -> TaskEntry:
         instruction=task.instruction,
         family=task.family,
     )
+
+
+def _with_result(entry: TaskEntry, experience: Experience | None) -> TaskEntry:
+    """Adds what an agent did; None = it has not run."""
+    if experience is None:
+        return entry
+    trajectory, evaluation = experience.trajectory, experience.evaluation
+    entry.agent_version = trajectory.agent_version
+    entry.outcome, entry.error = trajectory.outcome, trajectory.error
+    entry.turns = [TurnEntry(observation=turn.observation.text, text=turn.text) for turn in trajectory.turns]
+    if evaluation is not None:
+        entry.verdict, entry.score = evaluation.verdict, evaluation.score
+    return entry

@@ -72,27 +72,28 @@ class ChatRenderer:
         those that are not special tokens of the tokenizer are ignored. Raises ModelError, with the remedy, when
         there is no template or an unusable one.
         """
-        self._template = ChatTemplate(tokenizer, options)
-        profile = probe_template(self._template, calls)
+        self.template = ChatTemplate(tokenizer, options)
+        """The tokenizer's, with the options."""
+        profile = probe_template(self.template, calls)
         self.profile = replace(profile, names=FunctionNames(tools, profile.names.allowed))
         """Which messages the template supports."""
         self._tools = tuple(tools)
         self._by_action = {(tool.target, tool.operation): tool for tool in tools}
         self._answer_tool = next((tool for tool in tools if tool.text_parameter), None)
         self._tool_schemas = (
-            [self._template.mark(tool_schema(tool, self.profile.names)) for tool in tools]
+            [self.template.mark(tool_schema(tool, self.profile.names)) for tool in tools]
             if self.profile.lists_tools
             else []
         )
-        eos = [] if self._template.eos_id is None else [self._template.eos_id]
-        further = [token for token in (*eos, *stops) if token in self._template.special_ids]
+        eos = [] if self.template.eos_id is None else [self.template.eos_id]
+        further = [token for token in (*eos, *stops) if token in self.template.special_ids]
         ends = (self.profile.call_end_id, self.profile.end_id)
         inner = {self.profile.end_id} if self.profile.has_inner_ends else set()
         self._stop_ids = tuple(dict.fromkeys(token for token in (*ends, *further) if token not in inner))
         trusted = {*self.profile.calls.markers, THOUGHT, THOUGHT_END}
-        self._allowed = frozenset(token for token in trusted if self._template.id_of(token) is not None)
-        allowed_ids = {self._template.id_of(token) for token in self._allowed}
-        self._role_ids = self._template.special_ids - allowed_ids
+        self._allowed = frozenset(token for token in trusted if self.template.id_of(token) is not None)
+        allowed_ids = {self.template.id_of(token) for token in self._allowed}
+        self._role_ids = self.template.special_ids - allowed_ids
         self._cached_opening = lru_cache(_OPENINGS)(self._encode_opening)
         opening = self._render(self._opening(Observation("?"), ""))
         self._begins_in_thought = opening.rstrip().endswith(THOUGHT)
@@ -144,11 +145,11 @@ class ChatRenderer:
 
     def rerender(self, turns: Sequence[Turn], *, observation: Observation, prompt: str) -> tuple[int, ...]:
         """The whole conversation as the template renders it, with calls written from the turns' actions."""
-        return tuple(self._template.encode(self._render(self._conversation(turns, observation, prompt))))
+        return tuple(self.template.encode(self._render(self._conversation(turns, observation, prompt))))
 
     def count(self, text: str) -> int:
         """The number of tokens of the text, with control tokens in it encoded as text."""
-        return len(self._template.encode(self._template.mark(text)))
+        return len(self.template.encode(self.template.mark(text)))
 
     def write(self, action: Action) -> tuple[int, ...]:
         """The call as the template writes it, and the end token.
@@ -171,9 +172,9 @@ class ChatRenderer:
             checked_arguments(action)
         before, safe = self._opening(Observation("?"), ""), [self._mark_action(action) for action in actions]
         text = self._close_thought(
-            call_segment(self._template, self.profile, before, self.profile.call(*safe)), safe[0]
+            call_segment(self.template, self.profile, before, self.profile.call(*safe)), safe[0]
         )
-        ids = (*self._template.encode(text), self.profile.call_end_id)
+        ids = (*self.template.encode(text), self.profile.call_end_id)
         parts = self.read_all(ids)
         parsed = [part.output.action for part in parts]
         is_right = len(parsed) == len(actions) and all(
@@ -183,7 +184,7 @@ class ChatRenderer:
         if not is_right or any(part.repairs for part in parts):
             shown = actions[0] if len(actions) == 1 else tuple(actions)
             raise RecordError(
-                f"{shown!r} cannot be written as a call: {self._template.decode(ids[:-1])!r} reads as {parsed!r}; "
+                f"{shown!r} cannot be written as a call: {self.template.decode(ids[:-1])!r} reads as {parsed!r}; "
                 f"the format {self.profile.calls.name!r} or the tokenizer cannot hold it"
             )
         starts = (0, *(part.stop for part in parts[:-1]))
@@ -206,7 +207,7 @@ class ChatRenderer:
             stops = (*bounds, len(token_ids))
             if len(stops) == len(reading.calls):
                 return tuple(
-                    self._part(stop, self._template.decode(body[start:stop]), reading, index)
+                    self._part(stop, self.template.decode(body[start:stop]), reading, index)
                     for index, (start, stop) in enumerate(zip((0, *bounds), stops, strict=True))
                 )
             reading = _SEVERAL
@@ -220,12 +221,12 @@ class ChatRenderer:
         """The ids without the stop token, and the text of the valid ones."""
         is_ended = bool(token_ids) and token_ids[-1] in self._stop_ids
         body = list(token_ids[:-1] if is_ended else token_ids)
-        return body, self._template.decode([token for token in body if 0 <= token < self._template.size])
+        return body, self.template.decode([token for token in body if 0 <= token < self.template.size])
 
     def _reading(self, token_ids: Sequence[int], body: list[int], text: str) -> Reading | Refusal:
         if len(body) == len(token_ids):
             return Refusal("truncated", "the message was cut off before its end")
-        if not all(0 <= token < self._template.size for token in body) or self._role_ids.intersection(body):
+        if not all(0 <= token < self.template.size for token in body) or self._role_ids.intersection(body):
             return Refusal("control_tokens", "the message contains tokens of a prompt")
         return self._read(text)
 
@@ -247,7 +248,7 @@ class ChatRenderer:
             while low < high:  # the least number of tokens whose text reaches into the call
                 middle = (low + high) // 2
                 low, high = (
-                    (low, middle) if len(self._template.decode(body[:middle])) > call.start else (middle + 1, high)
+                    (low, middle) if len(self.template.decode(body[:middle])) > call.start else (middle + 1, high)
                 )
             bounds.append(low - 1)
         is_ascending = all(
@@ -277,21 +278,21 @@ class ChatRenderer:
         return end != self.profile.call_end_id and turn.action is None
 
     def _encode_opening(self, observation: Observation, prompt: str) -> tuple[int, ...]:
-        return tuple(self._template.encode(self._render(self._opening(observation, prompt))))
+        return tuple(self.template.encode(self._render(self._opening(observation, prompt))))
 
     def _opening(self, observation: Observation, prompt: str) -> Messages:
-        return self._template.mark(self.profile.opening(prompt, _observation_text(observation), self._tools))
+        return self.template.mark(self.profile.opening(prompt, _observation_text(observation), self._tools))
 
     def _render(self, messages: Messages) -> str:
-        return self._template.render(messages, self._tool_schemas, is_open=True)
+        return self.template.render(messages, self._tool_schemas, is_open=True)
 
     def _extension(self, observations: Sequence[Observation], message: Sequence[Turn]) -> tuple[int, ...]:
         """The ids after the end of a message; ``message``: its turns, empty = one call."""
-        answers = [self._template.mark(_observation_text(observation)) for observation in observations]
+        answers = [self.template.mark(_observation_text(observation)) for observation in observations]
         calls = self._probes(len(answers), message if self.profile.names_results else ())
         ids = self._call_ids(message, len(answers))
         text = self._extension_text(answers, ids, calls=calls, listed=self._later_tool_schemas)
-        return tuple(self._template.encode_after(self.profile.call_end_id, text))
+        return tuple(self.template.encode_after(self.profile.call_end_id, text))
 
     def _probes(self, count: int, message: Sequence[Turn]) -> list[Action]:
         """Calls with the shape of the message's, and with its functions where these matter."""
@@ -312,7 +313,7 @@ class ChatRenderer:
         profile = self.profile
         question: Message = {"role": "user", "content": "?"}
         conversation = [question, profile.call(*calls, ids=ids), *profile.answers(*answers, ids=ids)]
-        text = self._template.render(conversation, listed, is_open=True)
+        text = self.template.render(conversation, listed, is_open=True)
         last_value = str(calls[-1].parameters["value"])
         call_start = text.find(last_value)
         end = unmarked_at(text, profile.call_end_text, max(call_start, 0))
@@ -324,17 +325,17 @@ class ChatRenderer:
 
     def _reply_extension(self, observation: Observation, end: int) -> tuple[int, ...]:
         """The ids between the end token of a message without calls and where the model writes again."""
-        answer = self._template.mark(_observation_text(observation))
+        answer = self.template.mark(_observation_text(observation))
         question: Message = {"role": "user", "content": "?"}
         reply: Message = {"role": "assistant", "content": "Zsaid"}
         messages = [question, reply, {"role": "user", "content": answer}]
-        _, _, rest = self._template.render(messages, self._later_tool_schemas, is_open=True).partition("Zsaid")
+        _, _, rest = self.template.render(messages, self._later_tool_schemas, is_open=True).partition("Zsaid")
         position = unmarked_at(rest, self.profile.end_text, 0)
         if position < 0:
             raise ModelError(
                 "the chat template omits a reply before a user's message; its conversations cannot be appended to"
             )
-        return tuple(self._template.encode_after(end, rest[position + len(self.profile.end_text) :]))
+        return tuple(self.template.encode_after(end, rest[position + len(self.profile.end_text) :]))
 
     def _choose_later_schemas(self) -> Sequence[Message]:
         """The tools; none where the text after a call is the same without them, which is faster."""
@@ -346,7 +347,7 @@ class ChatRenderer:
 
     def _extends_prefixes(self, prompt: str) -> bool:
         """Whether rendering each turn of a test conversation extends the rendering of the turn before."""
-        thought = _PROBED_THOUGHT if self._template.mentions(THOUGHT_END) else ""
+        thought = _PROBED_THOUGHT if self.template.mentions(THOUGHT_END) else ""
         messages = self._opening(Observation("?"), prompt)
         text, profile = self._render(messages), self.profile
         for turn in range(_PROBED_TURNS):
@@ -370,7 +371,7 @@ class ChatRenderer:
 
     def _conversation(self, turns: Sequence[Turn], observation: Observation, prompt: str) -> Messages:
         """All messages. A turn without a call is the assistant's plain text, answered by a user's message."""
-        mark = self._template.mark
+        mark = self.template.mark
         messages = self._opening(turns[0].observation, prompt)
         later = [*(turn.observation for turn in turns[1:]), observation]
         start = 0
@@ -390,7 +391,7 @@ class ChatRenderer:
 
     def _mark_action(self, action: Action) -> Action:
         """The action with all control tokens in it marked, except those around a thought."""
-        mark = self._template.mark
+        mark = self.template.mark
         return replace(
             action,
             parameters=mark(dict(action.parameters)),

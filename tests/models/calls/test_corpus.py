@@ -138,7 +138,7 @@ def written_texts(renderer: ChatRenderer) -> Iterator[str]:
             ids = [token for part in renderer.write_all(actions) for token in part]
         except RecordError:
             continue
-        yield renderer._template.decode(ids[:-1])
+        yield renderer.template.decode(ids[:-1])
 
 
 def strictly(call_format: CallFormat, text: str) -> Calls:

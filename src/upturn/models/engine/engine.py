@@ -157,6 +157,11 @@ class LocalEngine:
             self._cancel(call)
             raise
 
+    def written(self, session: str) -> tuple[int, ...]:
+        """The tokens that the session's call has so far; empty = none, or no call runs."""
+        slot = self._table.slot_of(session)
+        return () if slot is None or slot not in self._live else self._rows.written(slot).token_ids
+
     async def interrupt(self) -> None:
         """Ends all requests between two steps, with the tokens that they have so far."""
         ended = [(call, Continuation((), (), ())) for call in self._waiting]

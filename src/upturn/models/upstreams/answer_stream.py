@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping
 
 from upturn.dialects import Dialect, EventReader, EventWriter, StreamEvent, StreamFailure, StreamStart
 from upturn.errors import ModelError
+from upturn.models.upstreams.token_capture import TokenCapture
 from upturn.models.upstreams.transcript import Transcript
 from upturn.models.upstreams.upstream import Chunk, UpstreamCall
 
 _ENDS: Mapping[str, re.Pattern[bytes]] = {
-    "chat": re.compile(rb'"finish_reason"\s*:\s*"|data:\s*\[DONE\]'),
-    "responses": re.compile(rb"response\.(completed|failed|incomplete)"),
+    "chat": re.compile(rb'"finish_reason"\s*:\s*"'),
+    "responses": re.compile(rb"\"type\"\s*:\s*\"response\.(completed|failed|incomplete)\""),
     "messages": re.compile(rb"\"type\"\s*:\s*\"message_(delta|stop)\""),
 }
 """What is in the first event of an answer's end, by dialect."""
-_USAGE_ONLY = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_USAGE = re.compile(rb'"usage"\s*:\s*\{')
 _BOUNDARY = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 LARGEST_EVENT = 8 << 20
 
@@ -27,16 +29,19 @@ LARGEST_EVENT = 8 << 20
 class AnswerStream:
     """Turns the bytes of an upstream's stream into chunks for the client, and collects the answer."""
 
-    def __init__(self, call: UpstreamCall, dialect: Dialect, *, strips_usage: bool = False) -> None:
-        """``strips_usage``: the chunk with the usage was not asked for by the client."""
+    def __init__(self, call: UpstreamCall, dialect: Dialect, capture: TokenCapture) -> None:
+        """``dialect``: of the upstream. ``capture``: sees every event first."""
         self.transcript = Transcript()
         self._answer_id = call.answer_id
         self._reader: EventReader = dialect.reader()
         self._writer: EventWriter = call.dialect.writer(call.request)
         self._passes = call.dialect.name == dialect.name
         self._end = _ENDS[dialect.name]
-        self._strips_usage = strips_usage
+        self.capture = capture
+        self._strips_usage = self._passes and not call.request.has_stream_usage
         self._rest = b""
+        self._searched = 0
+        """Bytes of the rest that hold no boundary."""
         self._held: list[bytes] = []
         self._is_ending = False
         self._replacements: list[tuple[bytes, bytes]] = []
@@ -48,25 +53,33 @@ class AnswerStream:
 
     def feed(self, content: bytes) -> Iterator[Chunk]:
         """The chunks that these bytes complete. Raises ModelError for what is not a stream of the dialect."""
-        self._rest += content
-        if len(self._rest) > LARGEST_EVENT:
-            raise ModelError(f"a stream has an event of more than {LARGEST_EVENT:,} bytes")
-        ready: list[bytes] = []
-        start = 0
-        for boundary in _BOUNDARY.finditer(self._rest):
-            event = self._rest[start : boundary.end()]
-            start = boundary.end()
-            ready.append(event)
-        self._rest = self._rest[start:]
         sent: list[bytes] = []
-        for event in ready:
-            if self.is_over:
-                break
-            sent += self._event(event)
+        try:
+            for event in self._split(content):
+                if self.is_over:
+                    break
+                sent += self._event(event)
+        except ModelError:
+            if sent:
+                yield Chunk(b"".join(sent), is_end=False)
+            raise
         if sent:
             yield Chunk(b"".join(sent), is_end=False)
         if self.is_over:
             yield self._last()
+
+    def _split(self, content: bytes) -> list[bytes]:
+        """The events that these bytes complete, with the blank lines that end them."""
+        self._rest += content
+        events, start = [], 0
+        for boundary in _BOUNDARY.finditer(self._rest, self._searched):
+            events.append(self._rest[start : boundary.end()])
+            start = boundary.end()
+        self._rest = self._rest[start:]
+        self._searched = max(0, len(self._rest) - 3)  # a boundary may be cut after three of its four bytes
+        if len(self._rest) > LARGEST_EVENT:
+            raise ModelError(f"a stream has an event of more than {LARGEST_EVENT:,} bytes")
+        return events
 
     def fail(self, message: str) -> Chunk:
         """The chunk that ends an answer which broke off."""
@@ -74,20 +87,28 @@ class AnswerStream:
             return self._last()
         failure = StreamFailure(message)
         self.transcript.add(failure)
-        self._held = [self._writer.write(failure)]
+        self._held = [self._failed(failure)]
         return self._last()
 
     def end(self) -> Chunk:
-        """The last chunk, when the upstream has closed its stream."""
+        """The last chunk, when the upstream has closed its stream. Raises ModelError as ``feed`` does."""
         if self._rest.strip() and not self.is_over:
             self._held += self._event(self._rest + b"\n\n")
         if not self.is_over:
             events = list(self._reader.end())
             for event in events:
                 self.transcript.add(event)
-            if not self._passes or self.transcript.failure:
+            if not self._passes:
                 self._held += [self._translated(event) for event in events]
+            else:
+                self._held += [self._failed(event) for event in events if isinstance(event, StreamFailure)]
         return self._last()
+
+    def _failed(self, failure: StreamFailure) -> bytes:
+        """The failure as the client's writer writes it after the events that the client has."""
+        if self._passes and self.transcript.id:
+            self._writer.write(StreamStart(self._answer_id or self.transcript.id, self.transcript.model))
+        return self._writer.write(failure)
 
     def _last(self) -> Chunk:
         content, self._held = b"".join(self._held), []
@@ -95,16 +116,21 @@ class AnswerStream:
 
     def _event(self, raw: bytes) -> list[bytes]:
         """What to send for one event now; the end of the answer is held back."""
-        events = list(self._reader.feed(raw))
+        raw = self.capture.event(raw)
+        # the reader would wait whether a line feed follows the last carriage return
+        events = list(self._reader.feed(raw + b"\n" if raw.endswith(b"\r") else raw))
         for event in events:
             self.transcript.add(event)
-        if self._passes:
+        if not self._passes:
+            sent = [self._translated(event) for event in events]
+        elif self.transcript.failure and raw.rstrip().endswith(b"[DONE]"):
+            # the server calls an answer without a finish reason complete
+            sent = [self._failed(event) for event in events if isinstance(event, StreamFailure)]
+        else:
             sent = self._passed(raw)
             self._is_ending = self._is_ending or self._end.search(raw) is not None
-        else:
-            sent = [self._translated(event) for event in events]
-            self._is_ending = self._is_ending or self.transcript.is_over
-        if self._is_ending or self.transcript.failure:
+        self._is_ending = self._is_ending or self.transcript.is_over
+        if self._is_ending:
             self._held += sent
             return []
         return sent
@@ -116,7 +142,7 @@ class AnswerStream:
                 (b'"id":"' + theirs + b'"', b'"id":"' + ours + b'"'),
                 (b'"id": "' + theirs + b'"', b'"id": "' + ours + b'"'),
             ]
-        if self._strips_usage and _USAGE_ONLY.search(raw):
+        if self._strips_usage and b'"usage"' in raw and _NO_CHOICES.search(raw) and _USAGE.search(raw):
             return []
         for theirs, ours in self._replacements:
             raw = raw.replace(theirs, ours)

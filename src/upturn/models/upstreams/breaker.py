@@ -4,13 +4,17 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from math import ceil
 from time import monotonic
+from typing import Literal
 
 from upturn.models.upstreams.upstream import BreakerState, UpstreamError
 
 _WINDOW_SECONDS = 10.0
 _FREE_RETRIES = 10
 """Retries that are always allowed within the window, so that a quiet gateway retries at all."""
+
+Verdict = Literal["failed", "begun", "answered", "none"]
 
 
 class Breaker:
@@ -23,7 +27,8 @@ class Breaker:
         self._clock = clock
         self._failures = 0
         self._opened: float | None = None
-        self._is_probing = False
+        self._probe: Permit | None = None
+        self._openings = 0
 
     @property
     def state(self) -> BreakerState:
@@ -32,34 +37,54 @@ class Breaker:
             return "closed"
         return "open" if self._clock() < self._opened + self._seconds else "half_open"
 
-    def admit(self) -> None:
-        """Raises UpstreamError while calls are refused."""
+    def admit(self) -> "Permit":
+        """The permit of one call, which reports what came of it. Raises UpstreamError while calls are refused."""
+        permit = Permit(self, self._openings)
         if self._opened is None:
-            return
+            return permit
         wait = self._opened + self._seconds - self._clock()
-        if wait > 0 or self._is_probing:
+        if wait > 0 or self._probe is not None:
+            until = f"for {wait:.0f} s more" if wait > 0 else "until the call that tries it now is answered"
             raise UpstreamError(
-                f"{self._name} failed {self._failures} times in a row; calls are refused for "
-                f"{max(wait, 0.0):.0f} s more",
+                f"{self._name} failed {self._failures} times in a row; calls are refused {until}",
                 kind="overload",
-                retry_after_seconds=max(1, round(wait)),
+                retry_after_seconds=max(1, ceil(wait)),
             )
-        self._is_probing = True
+        self._probe = permit
+        return permit
 
-    def succeed(self) -> None:
-        """A call was answered: the breaker closes."""
-        self._failures, self._opened, self._is_probing = 0, None, False
+    def report(self, permit: "Permit", verdict: Verdict) -> None:
+        """Counts a verdict; one of a call that began before the breaker opened last does not count."""
+        if permit.openings != self._openings or (self._opened is not None and permit is not self._probe):
+            return
+        if self._opened is not None:
+            self._probe = None
+        match verdict:
+            case "failed":
+                self._failures += 1
+                if self._failures >= self._limit:
+                    self._opened = self._clock()
+                    self._openings += 1
+            case "answered":
+                self._failures, self._opened = 0, None
+            case "begun" if self._opened is not None:
+                # closes, but the next failure opens it again
+                self._failures, self._opened = self._limit - 1, None
+            case "begun" | "none":
+                pass
 
-    def fail(self) -> None:
-        """A call failed."""
-        self._failures += 1
-        self._is_probing = False
-        if self._failures >= self._limit or self._opened is not None:
-            self._opened = self._clock()
 
-    def release(self) -> None:
-        """A call ended without a verdict, e.g. because its client left."""
-        self._is_probing = False
+class Permit:
+    """The leave to call once."""
+
+    def __init__(self, breaker: Breaker, openings: int) -> None:
+        self._breaker = breaker
+        self.openings = openings
+        """How often the breaker had opened."""
+
+    def report(self, verdict: Verdict) -> None:
+        """What came of the call. ``begun``: its first part came. ``none``: e.g. its client left."""
+        self._breaker.report(self, verdict)
 
 
 class RetryBudget:
@@ -94,17 +119,22 @@ class RetryBudget:
 class CallLimit:
     """At most ``running`` calls at the same time, in the order of their arrival; at most ``waiting`` wait."""
 
-    def __init__(self, name: str, running: int, waiting: int) -> None:
+    def __init__(self, name: str, running: int, waiting: int, seconds: float) -> None:
+        """``seconds``: longest wait for a place."""
         self._name = name
         self._semaphore = asyncio.Semaphore(running)
         self._running = running
         self._most_waiting = waiting
+        self._seconds = seconds
         self.waiting = 0
         """Calls that wait."""
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Waits for a place and holds it in the block; raises UpstreamError if too many calls wait already."""
+        """Waits for a place and holds it in the block.
+
+        Raises UpstreamError if too many calls wait already, or if this one waits too long.
+        """
         if self._semaphore.locked():
             if self.waiting >= self._most_waiting:
                 raise UpstreamError(
@@ -114,7 +144,14 @@ class CallLimit:
                 )
             self.waiting += 1
             try:
-                await self._semaphore.acquire()
+                async with asyncio.timeout(self._seconds):
+                    await self._semaphore.acquire()
+            except TimeoutError as exc:
+                raise UpstreamError(
+                    f"{self._name} had {self._running} calls at work for {self._seconds:g} s; this one has waited "
+                    "in vain",
+                    kind="overload",
+                ) from exc
             finally:
                 self.waiting -= 1
         else:

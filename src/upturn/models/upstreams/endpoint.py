@@ -8,19 +8,23 @@ followed: the URL of the configuration is the only one that is called. The key i
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import ceil
+from random import uniform
 from time import perf_counter
 from typing import Any
 
 import aiohttp
 
 from upturn.config import UpstreamConfig
-from upturn.dialects import Dialect, Json, ModelAnswer, dialect_of
+from upturn.dialects import Dialect, Json, ModelAnswer, RequestError, dialect_of
 from upturn.errors import ModelError
 from upturn.models.transport import base_of
-from upturn.models.upstreams.answer_stream import AnswerStream
-from upturn.models.upstreams.breaker import Breaker, CallLimit, RetryBudget
+from upturn.models.upstreams.answer_stream import LARGEST_EVENT, AnswerStream
+from upturn.models.upstreams.breaker import Breaker, CallLimit, Permit, RetryBudget, Verdict
 from upturn.models.upstreams.request_body import request_body, with_model
 from upturn.models.upstreams.token_capture import TokenCapture
 from upturn.models.upstreams.upstream import (
@@ -39,6 +43,10 @@ _LONGEST_WAIT_SECONDS = 10.0
 """Also the longest Retry-After that is waited for; the client gets a longer one."""
 _LONGEST_ERROR = 65_536
 """Bytes of an error's body that are read."""
+_DRAIN_SECONDS = 1.0
+"""Time for a server to end its response after the answer's end, so that the connection is used again."""
+_MESSAGES_VERSION = "2023-06-01"
+"""Of Anthropic's API, for clients that name none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +72,26 @@ class EndpointUpstream:
         base = base_of(endpoint.url)
         self._base = base if base.endswith("/v1") else f"{base}/v1"
         self._url = f"{self._base}{self.dialect.path}"
-        self._name = f"{endpoint.model!r} at {base}"
-        self.breaker = Breaker(self._name, settings.breaker_failures, settings.breaker_seconds)
+        self.name = f"{endpoint.model!r} at {base}"
+        self.breaker = Breaker(self.name, settings.breaker_failures, settings.breaker_seconds)
         self._budget = RetryBudget(settings.retry_share)
-        self.limit = CallLimit(self._name, settings.max_concurrent, settings.max_waiting)
+        self.limit = CallLimit(
+            self.name, settings.max_concurrent, settings.max_waiting, settings.timeouts.first_token
+        )
         self._session: aiohttp.ClientSession | None = None
         self._key = _key_headers(self.dialect, endpoint.api_key)
+        self._drains: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def open(self, call: UpstreamCall) -> AsyncIterator[Exchange]:
         """Sends the call; see ``Upstream.open``."""
         async with self.limit.place():
-            exchange = await self._answered(call)
+            exchange, permit = await self._answered(call)
             try:
                 yield exchange
             finally:
-                exchange.close()
+                permit.report(exchange.verdict)
+                self._end(exchange.response, is_answered=exchange.verdict == "answered")
 
     @property
     def breaker_state(self) -> BreakerState:
@@ -88,90 +100,118 @@ class EndpointUpstream:
 
     async def embed(self, body: bytes) -> Forwarded:
         """The answer of the server's ``/embeddings``, passed through; see ``Upstream.embed``."""
-        self.breaker.admit()
-        timeouts = self.settings.timeouts
         content = with_model(body, self._endpoint.model)
         async with self.limit.place():
+            permit = self.breaker.admit()
+            verdict: Verdict = "failed"
             try:
-                async with asyncio.timeout(timeouts.whole):
+                async with asyncio.timeout(self.settings.timeouts.whole):
                     response = await self._send(f"{self._base}/embeddings", content, {})
                     if response.status != 200:
                         raise await self._refusal(response)
                     answer = await response.read()
+                verdict = "answered"
             except TimeoutError as exc:
-                self.breaker.fail()
-                raise UpstreamError(
-                    f"{self._name} did not answer within {timeouts.whole:g} s", kind="timeout"
-                ) from exc
+                seconds = self.settings.timeouts.whole
+                raise UpstreamError(f"{self.name} did not answer within {seconds:g} s", kind="timeout") from exc
             except aiohttp.ClientError as exc:
-                self.breaker.fail()
-                raise UpstreamError(f"{self._name} cannot be reached: {exc}", kind="connect") from exc
-        self.breaker.succeed()
+                raise UpstreamError(f"{self.name} cannot be reached: {exc}", kind="connect") from exc
+            except UpstreamError as exc:
+                verdict = "answered" if exc.is_fault_of_request else "failed"
+                raise
+            finally:
+                permit.report(verdict)
         return Forwarded(answer, _prompt_tokens(answer))
 
     async def close(self) -> None:
         """Ends all connections."""
         session, self._session = self._session, None
+        for drain in self._drains:
+            drain.cancel()
         if session is not None:
             await session.close()
 
-    async def _answered(self, call: UpstreamCall) -> "_EndpointExchange":
+    def _end(self, response: aiohttp.ClientResponse, *, is_answered: bool) -> None:
+        """Ends a response; the connection is used again if the whole of it comes soon."""
+        if not is_answered or response.content.at_eof():
+            _close(response)
+            return
+        drain = asyncio.ensure_future(_drain(response))
+        self._drains.add(drain)
+        drain.add_done_callback(self._drains.discard)
+
+    async def _answered(self, call: UpstreamCall) -> "tuple[_EndpointExchange, Permit]":
         """The exchange with its first part; tries again after failures that may pass."""
         capture = TokenCapture(self.settings.tokens, self.dialect.name, call)
         wants_usage = self.dialect.name == "chat" and call.request.is_streamed
         extras: Json = {**({"stream_options": {"include_usage": True}} if wants_usage else {}), **capture.fields}
-        body = request_body(call, self.dialect, self._endpoint.model, extras)
+        try:
+            body = request_body(call, self.dialect, self._endpoint.model, extras)
+        except RequestError as exc:
+            raise UpstreamError(f"{self.name}: {exc}", kind="status", status=exc.status) from exc
+        deadline = perf_counter() + self.settings.timeouts.whole
         self._budget.count_call()
-        tries = 0
+        permit, tries = self.breaker.admit(), 0
         while True:
-            self.breaker.admit()
             try:
-                exchange = await self._try(call, body, capture)
+                exchange = await self._try(call, body, capture, deadline)
             except UpstreamError as exc:
-                self._judge(exc)
+                # a refused request or a rate limit is no failure of the server
+                permit.report("answered" if exc.is_fault_of_request or exc.status == 429 else "failed")
                 wait = _wait(exc, tries)
-                may_pass = exc.status in _RETRIED or (exc.status is None and exc.kind != "protocol")
-                if not may_pass or tries >= self.settings.retries or wait is None or not self._budget.take():
+                may_pass = exc.status in _RETRIED or exc.kind == "connect"
+                is_last = tries >= self.settings.retries or self.breaker.state == "open"
+                if not may_pass or is_last or wait is None or perf_counter() + wait > deadline:
+                    raise
+                if not self._budget.take():
                     raise
                 tries += 1
                 await asyncio.sleep(wait)
+                try:
+                    permit = self.breaker.admit()
+                except UpstreamError:
+                    raise exc from None
             except BaseException:
-                self.breaker.release()
+                permit.report("none")
                 raise
             else:
-                self.breaker.succeed()
-                return exchange
+                permit.report("begun")
+                return exchange, permit
 
-    def _judge(self, error: UpstreamError) -> None:
-        """Counts a failure for the breaker; a refused request or a rate limit is none."""
-        if error.is_fault_of_request or error.status == 429:
-            self.breaker.succeed()
-        else:
-            self.breaker.fail()
-
-    async def _try(self, call: UpstreamCall, body: bytes, capture: TokenCapture) -> "_EndpointExchange":
+    async def _try(
+        self, call: UpstreamCall, body: bytes, capture: TokenCapture, deadline: float
+    ) -> "_EndpointExchange":
         """Raises UpstreamError for a failure before the first part of the answer."""
         timeouts = self.settings.timeouts
         response: aiohttp.ClientResponse | None = None
+        started = perf_counter()
+        left = max(0.0, deadline - started)
+        # nothing of a whole answer comes before all of it is written
+        limit = min(timeouts.first_token, left) if call.request.is_streamed else left
         try:
-            async with asyncio.timeout(min(timeouts.first_token, timeouts.whole)):
+            async with asyncio.timeout(limit):
                 response = await self._send(self._url, body, call.headers)
                 if response.status != 200:
                     raise await self._refusal(response)
-                exchange = _EndpointExchange(response, call, self, capture)
+                exchange = _EndpointExchange(response, call, self, capture, started=started, deadline=deadline)
                 await exchange.begin()
+        except aiohttp.ServerTimeoutError as exc:
+            raise UpstreamError(
+                f"{self.name} cannot be reached within {timeouts.connect:g} s (agents.upstream.timeouts.connect)",
+                kind="connect",
+            ) from exc
         except TimeoutError as exc:
             _close(response)
+            name = "whole" if limit == left else "first_token"
             raise UpstreamError(
-                f"{self._name} did not begin its answer within {timeouts.first_token:g} s "
-                "(agents.upstream.timeouts.first_token)",
+                f"{self.name} did not begin its answer within {limit:.3g} s (agents.upstream.timeouts.{name})",
                 kind="timeout",
             ) from exc
         except aiohttp.ClientConnectorError as exc:
-            raise UpstreamError(f"{self._name} cannot be reached: {exc.strerror or exc}", kind="connect") from exc
+            raise UpstreamError(f"{self.name} cannot be reached: {exc.strerror or exc}", kind="connect") from exc
         except aiohttp.ClientError as exc:
             _close(response)
-            raise UpstreamError(f"{self._name} broke off: {type(exc).__name__}: {exc}", kind="connect") from exc
+            raise UpstreamError(f"{self.name} broke off: {type(exc).__name__}", kind="connect") from exc
         except BaseException:
             _close(response)
             raise
@@ -182,23 +222,32 @@ class EndpointUpstream:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.timeouts.connect)
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
             self._session = aiohttp.ClientSession(
-                connector=connector, timeout=timeout, auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar()
+                connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
             )
-        all_headers = {**headers, "content-type": "application/json", **self._key}
+        all_headers = {
+            **({"anthropic-version": _MESSAGES_VERSION} if self.dialect.name == "messages" else {}),
+            **headers,
+            "content-type": "application/json",
+            "accept-encoding": "identity",
+            **self._key,
+        }
         return await self._session.post(url, data=body, headers=all_headers, allow_redirects=False)
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> UpstreamError:
-        content = await response.content.read(_LONGEST_ERROR)
-        retry_after = response.headers.get("retry-after", "")
-        response.close()
+        content = b""
+        while len(content) < _LONGEST_ERROR and (part := await response.content.readany()):
+            content += part
+        _close(response)
         status = response.status
         said = _error_message(content)
+        if key := self._endpoint.api_key:
+            said = said.replace(key, "…")
         hint = "; check the key of the agent (agents.api_key_env)" if status in (401, 403) else ""
         return UpstreamError(
-            f"{self._name} answered HTTP {status}: {said}{hint}",
+            f"{self.name} answered HTTP {status}: {said}{hint}",
             kind="status",
             status=status,
-            retry_after_seconds=int(retry_after) if retry_after.isdecimal() else None,
+            retry_after_seconds=retry_after(response.headers.get("retry-after", "")),
         )
 
 
@@ -211,83 +260,108 @@ class _EndpointExchange:
         call: UpstreamCall,
         upstream: EndpointUpstream,
         capture: TokenCapture,
+        *,
+        started: float,
+        deadline: float,
     ) -> None:
-        self._response = response
+        """``started``, ``deadline``: of the try and of the whole call, by ``perf_counter``."""
+        self.response = response
         self._call = call
-        self._dialect = upstream.dialect
+        self._upstream = upstream
         self._settings = upstream.settings
         self._capture = capture
-        self._started = perf_counter()
-        self._first: bytes = b""
+        self._started = started
+        self._deadline = deadline
+        self._first: list[Chunk] = []
         self._first_seconds: float | None = None
+        self._size = 0
         self._whole = CallOutcome()
         self._is_streamed = call.request.is_streamed
-        self._stream = AnswerStream(call, upstream.dialect, strips_usage=not call.request.has_stream_usage)
+        self._stream = AnswerStream(call, upstream.dialect, capture)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the call says about the server; ``none`` before the answer's end."""
+        if not self._is_streamed:
+            return "answered"
+        if self._stream.transcript.failure:
+            return "failed"
+        return "answered" if self._stream.is_over else "none"
 
     async def begin(self) -> None:
-        """Reads the first part of a stream, or a whole answer. Raises UpstreamError for what is not an answer."""
-        if self._is_streamed:
-            self._first = await self._response.content.readany()
-            if not self._first:
-                raise UpstreamError(f"{self._response.url} ended its stream before it began", kind="protocol")
-        else:
-            self._first = await self._read_whole()
-        self._first_seconds = perf_counter() - self._started
+        """Reads a stream up to its first token, or a whole answer. Raises UpstreamError for what is no answer."""
         if not self._is_streamed:
-            self._first = self._translated(self._first)
+            content = await self._read_whole()
+            self._first_seconds = perf_counter() - self._started
+            self._first = [Chunk(self._translated(content), is_end=True)]
+            return
+        transcript = self._stream.transcript
+        try:
+            while not transcript.has_begun:
+                content = await self._read()
+                for chunk in self._stream.feed(content) if content else [self._stream.end()]:
+                    self._first.append(chunk)
+                if self._size > LARGEST_EVENT and not transcript.has_begun:
+                    raise ModelError(f"{LARGEST_EVENT:,} bytes came before the first token")
+        except ModelError as exc:
+            self._first.append(self._stream.fail(str(exc)))
+        if transcript.failure and not transcript.has_parts:
+            raise UpstreamError(f"{self._upstream.name}: {transcript.failure}", kind="protocol")
+        self._first_seconds = perf_counter() - self._started
+
+    async def _read(self) -> bytes:
+        """More of the answer; empty = it is over. Raises ModelError for one that is too large."""
+        content = await self.response.content.readany()
+        self._size += len(content)
+        if self._size > self._settings.max_answer_bytes:
+            raise ModelError(
+                f"the answer has more than {self._settings.max_answer_bytes:,} bytes "
+                "(agents.upstream.max_answer_bytes)"
+            )
+        return content
 
     async def _read_whole(self) -> bytes:
-        parts, size = [], 0
-        async for part in self._response.content.iter_any():
-            size += len(part)
-            if size > self._settings.max_answer_bytes:
-                raise _too_large(self._settings)
-            parts.append(part)
+        try:
+            parts = [await self._read()]
+            while parts[-1]:
+                async with asyncio.timeout(self._settings.timeouts.between_tokens):
+                    parts.append(await self._read())
+        except ModelError as exc:
+            raise UpstreamError(f"{self._upstream.name}: {exc}", kind="protocol") from exc
         return b"".join(parts)
 
     def _translated(self, content: bytes) -> bytes:
         """The client's form of a whole answer."""
+        dialect = self._upstream.dialect
         try:
-            answer = self._dialect.read_answer(content)
+            answer = dialect.read_answer(content)
         except ModelError as exc:
-            raise UpstreamError(f"{self._response.url}: {exc}", kind="protocol") from exc
+            raise UpstreamError(f"{self._upstream.name}: {exc}", kind="protocol") from exc
         answer_id = self._call.answer_id or answer.id
         ours = replace(answer, id=answer_id)
-        tokens, problem = self._capture.of_answer(content, answer)
+        content = self._capture.whole(content)
+        tokens, problem = self._capture.row(answer)
         self._whole = CallOutcome(ours, "", answer.usage, self._first_seconds, tokens, problem)
-        if self._dialect.name != self._call.dialect.name:
+        if dialect.name != self._call.dialect.name:
             return _dump(self._call.dialect.write_answer(ours, self._call.request))
-        return self._capture.stripped(_renamed(content, answer, answer_id))
+        return _renamed(content, answer, answer_id)
 
     async def chunks(self) -> AsyncIterator[Chunk]:
         """The answer."""
-        if not self._is_streamed:
-            yield Chunk(self._first, is_end=True)
-            return
-        try:
-            async for content in self._parts():
-                for chunk in self._stream.feed(self._capture.seen(content)):
-                    yield chunk
-                if self._stream.is_over:
+        for chunk in self._first:
+            yield chunk
+        while self._is_streamed and not self._stream.is_over:
+            try:
+                left = max(0.0, self._deadline - perf_counter())
+                async with asyncio.timeout(min(self._settings.timeouts.between_tokens, left)):
+                    content = await self._read()
+                if not content:
+                    yield self._stream.end()
                     return
-        except (ModelError, aiohttp.ClientError, TimeoutError) as exc:
-            yield self._stream.fail(_stream_failure(exc, self._settings))
-        else:
-            yield self._stream.end()
-
-    async def _parts(self) -> AsyncIterator[bytes]:
-        timeouts, size = self._settings.timeouts, len(self._first)
-        yield self._first
-        while True:
-            left = self._started + timeouts.whole - perf_counter()
-            async with asyncio.timeout(max(0.0, min(timeouts.between_tokens, left))):
-                content = await self._response.content.readany()
-            if not content:
-                return
-            size += len(content)
-            if size > self._settings.max_answer_bytes:
-                raise _too_large(self._settings)
-            yield content
+                for chunk in self._stream.feed(content):
+                    yield chunk
+            except (ModelError, aiohttp.ClientError, TimeoutError) as exc:
+                yield self._stream.fail(_stream_failure(exc, self._settings))
 
     @property
     def outcome(self) -> CallOutcome:
@@ -299,12 +373,8 @@ class _EndpointExchange:
         if answer is not None and self._call.answer_id:
             answer = replace(answer, id=self._call.answer_id)
         failure = transcript.failure
-        tokens, problem = (None, "") if failure or answer is None else self._capture.of_stream(answer)
+        tokens, problem = (None, "") if failure or answer is None else self._capture.row(answer)
         return CallOutcome(answer, failure, transcript.usage, self._first_seconds, tokens, problem)
-
-    def close(self) -> None:
-        """Ends the call, unless its answer was read to the end: then the connection is used again."""
-        _close(self._response)
 
 
 def _close(response: aiohttp.ClientResponse | None) -> None:
@@ -314,6 +384,13 @@ def _close(response: aiohttp.ClientResponse | None) -> None:
         response.release()
     else:
         response.close()
+
+
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    with suppress(aiohttp.ClientError, TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            await response.content.readany()
+    _close(response)
 
 
 def _key_headers(dialect: Dialect, api_key: str) -> Mapping[str, str]:
@@ -336,7 +413,22 @@ def _wait(error: UpstreamError, tries: int) -> float | None:
     """Seconds before the next try; None = the server wants to be left alone for longer than we wait."""
     if error.retry_after_seconds is not None:
         return None if error.retry_after_seconds > _LONGEST_WAIT_SECONDS else float(error.retry_after_seconds)
-    return min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0**tries)
+    longest = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0**tries)
+    return uniform(longest / 2, longest)  # calls that failed together must not come back together
+
+
+def retry_after(header: str) -> int | None:
+    """Seconds, rounded up, in a ``Retry-After`` header, which holds seconds or a date; None = neither."""
+    try:
+        return max(0, ceil(float(header)))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        moment = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return max(0, ceil((aware - datetime.now(UTC)).total_seconds()))
 
 
 def _error_message(content: bytes) -> str:
@@ -360,13 +452,6 @@ def _renamed(content: bytes, answer: ModelAnswer, answer_id: str) -> bytes:
 
 def _dump(body: Json) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-def _too_large(settings: UpstreamConfig) -> UpstreamError:
-    return UpstreamError(
-        f"the answer has more than {settings.max_answer_bytes:,} bytes (agents.upstream.max_answer_bytes)",
-        kind="protocol",
-    )
 
 
 def _stream_failure(error: Exception, settings: UpstreamConfig) -> str:

@@ -2,30 +2,26 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from time import perf_counter
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from upturn.dialects import ModelAnswer, ModelRequest, Text
+from upturn.dialects import ModelAnswer, ModelRequest, StreamEnd, StreamEvent, StreamStart, Text, TextDelta
 from upturn.errors import error_text
-from upturn.models.upstreams.upstream import (
-    BreakerState,
-    CallOutcome,
-    Exchange,
-    Forwarded,
-    UpstreamCall,
-    UpstreamError,
-)
-from upturn.models.upstreams.whole_answer import WholeExchange
+from upturn.models.upstreams.answer_events import answer_events
+from upturn.models.upstreams.event_exchange import EventExchange
+from upturn.models.upstreams.upstream import BreakerState, Exchange, Forwarded, UpstreamCall, UpstreamError
 
-Answering: TypeAlias = Callable[[ModelRequest], str | ModelAnswer | Awaitable[str | ModelAnswer]]
-"""A function that answers a request with text or a whole answer; it may be a coroutine function."""
+ResultT = TypeVar("ResultT", str, ModelAnswer)
+Result: TypeAlias = str | ModelAnswer | AsyncIterator[str]
+Answering: TypeAlias = Callable[[ModelRequest], Result | Awaitable[Result]]
+"""A function that answers a request with text, a whole answer or text in parts; it may be a coroutine function, or
+an asynchronous generator."""
 
 
 class FunctionUpstream:
-    """Answers calls with a function, which runs in a thread; what a coroutine function returns is awaited here."""
+    """Answers calls with a function, which runs in a thread; what it returns is awaited and iterated here."""
 
     def __init__(self, function: Answering, model: str) -> None:
         self._function = function
@@ -34,23 +30,34 @@ class FunctionUpstream:
     @asynccontextmanager
     async def open(self, call: UpstreamCall) -> AsyncIterator[Exchange]:
         """Calls the function; raises UpstreamError for what it raises, and for a result that is no answer."""
-        started = perf_counter()
+        async with aclosing(self._events(call)) as events:
+            exchange = EventExchange(call, events)
+            await exchange.begin()
+            yield exchange
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def _events(self, call: UpstreamCall) -> AsyncGenerator[StreamEvent, None]:
         try:
             result: object = await asyncio.to_thread(self._function, call.request)
             if inspect.isawaitable(result):
                 result = await result
+            if isinstance(result, AsyncIterator):
+                yield StreamStart(call.answer_id, self._model)
+                async for text in result:
+                    yield TextDelta(self._checked(text, str))
+                yield StreamEnd("stop")
+                return
+        except UpstreamError:
+            raise
         except Exception as exc:  # boundary: a user's function may raise anything
             raise UpstreamError(f"{self._model} raised {error_text(exc)}", kind="protocol") from exc
         if isinstance(result, str):
             result = ModelAnswer("", self._model, (Text(result),), "stop")
-        if not isinstance(result, ModelAnswer):
-            raise UpstreamError(
-                f"{self._model} returned {type(result).__name__}; a str or a ModelAnswer is expected",
-                kind="protocol",
-            )
-        answer = replace(result, id=call.answer_id or result.id)
-        outcome = CallOutcome(answer, "", answer.usage, perf_counter() - started)
-        yield WholeExchange(call, answer, outcome)
+        answer = self._checked(result, ModelAnswer)
+        for event in answer_events(replace(answer, id=call.answer_id or answer.id)):
+            yield event
 
     @property
     def breaker_state(self) -> BreakerState | None:
@@ -63,5 +70,8 @@ class FunctionUpstream:
             "functions make no embeddings; send the request to an agent of kind endpoint", kind="status", status=400
         )
 
-    async def close(self) -> None:
-        """There is nothing to close."""
+    def _checked(self, result: object, kind: type[ResultT]) -> ResultT:
+        if isinstance(result, kind):
+            return result
+        expected = "parts of a stream are str" if kind is str else "a str or a ModelAnswer is expected"
+        raise UpstreamError(f"{self._model} returned {type(result).__name__}; {expected}", kind="protocol")

@@ -8,14 +8,16 @@ from upturn.dialects import Dialect, Json
 from upturn.models.upstreams.upstream import UpstreamCall
 from upturn.records import JsonValue
 
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
+"""A letter that needs no escape: a key written so could be a second ``model``."""
 _MODEL = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
 
 
 def request_body(call: UpstreamCall, dialect: Dialect, model: str, extras: Json) -> bytes:
     """Returns the body of the call for an upstream of ``dialect`` with this model name.
 
-    ``extras`` are further fields; those that the client has set keep the client's value. Raises RequestError where
-    the upstream's dialect cannot say what the request asks for.
+    ``extras`` are further fields; those that the client has set keep the client's value, but objects are joined.
+    Raises RequestError where the upstream's dialect cannot say what the request asks for.
     """
     if call.body and call.dialect.name == dialect.name:
         return _edited(call.body, model, extras)
@@ -31,14 +33,29 @@ def with_model(body: bytes, model: str) -> bytes:
 def _edited(body: bytes, model: str, extras: Json) -> bytes:
     """The client's body with another model and the extras, serialised anew only where that is ambiguous."""
     found = _MODEL.findall(body)
-    if len(found) != 1 or b"\\u" in found[0]:
-        return _dump({**extras, **json.loads(body), "model": model})
+    is_plain = len(found) == 1 and b"\\u" not in found[0] and not _ESCAPED_LETTER.search(body)
+    if not is_plain or any(isinstance(value, dict) and _key(name) in body for name, value in extras.items()):
+        return _dump({**_joined(json.loads(body), extras), "model": model})
     edited = _MODEL.sub(lambda _: b'"model":' + _dump(model), body)
-    missing = {name: value for name, value in extras.items() if f'"{name}"'.encode() not in body}
+    missing = {name: value for name, value in extras.items() if _key(name) not in body}
     if not missing:
         return edited
     start = edited.index(b"{") + 1
     return edited[:start] + _dump(missing)[1:-1] + b"," + edited[start:]
+
+
+def _joined(body: Json, extras: Json) -> Json:
+    """The body with the extras; in an object of both, the extras win."""
+    joined = {**extras, **body}
+    for name, value in extras.items():
+        if isinstance(value, dict):
+            inner = body.get(name)
+            joined[name] = {**(inner if isinstance(inner, dict) else {}), **value}
+    return joined
+
+
+def _key(name: str) -> bytes:
+    return f'"{name}"'.encode()
 
 
 def _dump(value: JsonValue) -> bytes:

@@ -27,55 +27,51 @@ class TokenCapture:
         self._prompt: list[int] = []
         self._ids: list[int] = []
         self._logprobs: list[float] = []
-        self._rest = b""
+        self._is_broken = False
 
-    def of_answer(self, content: bytes, answer: ModelAnswer) -> tuple[TokenRow | None, str]:
-        """The tokens of a whole answer, or why they are unknown."""
-        if not self.fields:
-            return None, ""
-        self._take(content)
-        return self._row(answer)
+    def event(self, raw: bytes) -> bytes:
+        """Takes the tokens out of one event of a stream; what is not a chunk is returned unchanged."""
+        if not self.fields or not raw.startswith(b"data:"):
+            return raw
+        stripped = self._taken(raw.removeprefix(b"data:"))
+        return raw if stripped is None else b"data: " + stripped + b"\n\n"
 
-    def of_stream(self, answer: ModelAnswer) -> tuple[TokenRow | None, str]:
-        """The tokens of a stream that was ``seen`` to its end, or why they are unknown."""
+    def whole(self, content: bytes) -> bytes:
+        """Takes the tokens out of a whole answer."""
+        stripped = self._taken(content) if self.fields else None
+        return content if stripped is None else stripped
+
+    def row(self, answer: ModelAnswer) -> tuple[TokenRow | None, str]:
+        """The tokens of the answer, once all of it was seen, or why they are unknown."""
         return self._row(answer) if self.fields else (None, "")
 
-    def seen(self, content: bytes) -> bytes:
-        """Takes the tokens out of a part of a stream; returns the events in it that are complete."""
-        if not self.fields:
-            return content
-        *events, self._rest = (self._rest + content).split(b"\n\n")
-        return b"".join(self._event(event) for event in events)
-
-    def stripped(self, content: bytes) -> bytes:
-        """The whole answer without what only we asked for."""
-        if not self.fields or (self._keeps_logprobs and self._keeps_ids):
-            return content
-        body = json.loads(content)
-        self._strip(body)
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-
-    def _event(self, event: bytes) -> bytes:
-        data = event.removeprefix(b"data:").strip()
-        if not event.startswith(b"data:") or data == b"[DONE]":
-            return event + b"\n\n"
-        self._take(data)
-        return b"data: " + self.stripped(data) + b"\n\n"
-
-    def _take(self, content: bytes) -> None:
+    def _taken(self, content: bytes) -> bytes | None:
+        """The body without what only we asked for; None = it stays as it is."""
         try:
             body = json.loads(content)
+        except (ValueError, RecursionError):
+            return None
+        self._take(body)
+        if self._keeps_logprobs and self._keeps_ids:
+            return None
+        self._strip(body)
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+    def _take(self, body: Any) -> None:  # Any: a server's JSON
+        try:
             choice = (body.get("choices") or [{}])[0]
-            self._prompt = list(body.get("prompt_token_ids") or choice.get("prompt_token_ids") or self._prompt)
-            self._ids += choice.get("token_ids") or []
+            self._prompt = _ids(body.get("prompt_token_ids") or choice.get("prompt_token_ids") or self._prompt)
+            self._ids += _ids(choice.get("token_ids") or [])
             self._logprobs += [
                 float(entry["logprob"]) for entry in (choice.get("logprobs") or {}).get("content") or []
             ]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            self._ids = []
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+            self._is_broken = True
 
     def _row(self, answer: ModelAnswer) -> tuple[TokenRow | None, str]:
         count = len(self._ids)
+        if self._is_broken:
+            return None, "the server returned tokens in an unknown form"
         if not self._prompt or not count:
             return None, "the server returned no token ids"
         if count != answer.usage.output:
@@ -100,3 +96,10 @@ class TokenCapture:
                 choice.pop("prompt_token_ids", None)
             if isinstance(choice, dict) and not self._keeps_logprobs:
                 choice["logprobs"] = None
+
+
+def _ids(values: Any) -> list[int]:  # Any: a server's JSON
+    """Raises TypeError for what is not token ids."""
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        raise TypeError(f"not token ids: {values!r:.100}")
+    return values

@@ -51,15 +51,25 @@ class Transcript:
         self.failure = ""
         """Empty = the stream has not failed."""
         self.is_over = False
-        self._model = ""
+        self.model = ""
         self._finish: FinishReason = "stop"
         self._blocks: list[_Block] = []
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether a part of the answer has come."""
+        return bool(self._blocks)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of the answer has come, or its end."""
+        return self.is_over or self.has_parts
 
     def add(self, event: StreamEvent) -> None:
         """Adds an event."""
         match event:
             case StreamStart():
-                self.id, self._model = event.id, event.model
+                self.id, self.model = event.id, event.model
                 self.usage = event.usage if event.usage != TokenUsage() else self.usage
             case TextDelta():
                 self._block("text").texts.append(event.text)
@@ -83,7 +93,7 @@ class Transcript:
         if not self.id and not self._blocks:
             return None
         parts = tuple(block.part() for block in self._blocks)
-        return ModelAnswer(self.id, self._model, parts, self._finish, self.usage or TokenUsage())
+        return ModelAnswer(self.id, self.model, parts, self._finish, self.usage or TokenUsage())
 
     def _block(self, kind: str) -> _Block:
         """The block that events of this kind go to: the last one, or the call's with that index."""

@@ -68,8 +68,10 @@ class UpstreamCall:
     def without_reasoning(self) -> "UpstreamCall":
         """The call without the thoughts of earlier answers, which another model refuses."""
         messages = tuple(
-            Message(message.role, tuple(part for part in message.parts if not isinstance(part, Reasoning)))
+            Message(message.role, parts)
             for message in self.request.messages
+            if (parts := tuple(part for part in message.parts if not isinstance(part, Reasoning)))
+            or not message.parts
         )
         return replace(self, body=b"", request=replace(self.request, messages=messages))
 

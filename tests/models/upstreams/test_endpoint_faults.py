@@ -1,0 +1,346 @@
+"""Endpoints that do everything wrong: no failure hangs, hides, or ends a stream as if it were complete."""
+
+import asyncio
+import json
+import tracemalloc
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.models.upstreams.raw_server import (
+    CHAT_END,
+    SSE_HEAD,
+    Behaviour,
+    Hangup,
+    Visit,
+    call_of,
+    chat_answer,
+    chat_chunk,
+    chunks_of,
+    raw_server,
+    upstream_at,
+)
+from upturn.config import TimeoutConfig, UpstreamConfig
+from upturn.models.upstreams import UpstreamError
+
+CALM = TimeoutConfig(connect=5.0, first_token=9.0, between_tokens=9.0, whole=20.0)
+"""Never reached on a busy machine."""
+FAST = TimeoutConfig(connect=0.5, first_token=0.2, between_tokens=0.2, whole=2.0)
+
+
+def refusal(
+    behaviour: Behaviour, *, key: str = "", streamed: bool = True, **settings: Any
+) -> tuple[UpstreamError, int]:
+    """The error of a call, and the number of requests that the server saw."""
+
+    async def run() -> tuple[UpstreamError, int]:
+        config = UpstreamConfig(**{"retries": 0, "timeouts": CALM, **settings})
+        async with raw_server(behaviour) as server, upstream_at(server, config, key) as upstream:
+            with pytest.raises(UpstreamError) as caught:
+                await chunks_of(upstream, call_of(is_streamed=streamed))
+            return caught.value, len(server.visits)
+
+    return asyncio.run(run())
+
+
+def broken_stream(behaviour: Behaviour, **settings: Any) -> tuple[bytes, Any]:
+    """What the client gets of a stream that begins, and the outcome before its end."""
+
+    async def run() -> tuple[bytes, Any]:
+        config = UpstreamConfig(**{"retries": 0, "timeouts": CALM, **settings})
+        async with raw_server(behaviour) as server, upstream_at(server, config) as upstream:
+            chunks, outcome = await chunks_of(upstream, call_of(is_streamed=True))
+            assert chunks[-1].is_end
+            return b"".join(chunk.content for chunk in chunks), outcome
+
+    return asyncio.run(run())
+
+
+async def _silent(visit: Visit) -> None:
+    await visit.departure()
+
+
+async def _silent_after_head(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(b": waiting\n\n")
+    await visit.departure()
+
+
+async def _hangs_up(_visit: Visit) -> None:
+    raise Hangup
+
+
+async def _garbage(visit: Visit) -> None:
+    await visit.send(b"\x16\x03\x01\x02\x00garbage\r\n\r\n")
+    raise Hangup
+
+
+async def _bad_length(visit: Visit) -> None:
+    await visit.send(b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n")
+    raise Hangup
+
+
+async def _short_body(visit: Visit) -> None:
+    await visit.send(b'HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{"id": ')
+    raise Hangup
+
+
+async def _not_json(visit: Visit) -> None:
+    await visit.send(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>")
+
+
+async def _error_first(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(b": waiting\n\n")
+    await visit.part(b'data: {"error": {"message": "no GPU left"}}\n\n')
+    await visit.departure()
+
+
+async def _empty_stream(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(b"")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "streamed", "kind", "message"),
+    [
+        (
+            _silent,
+            True,
+            "timeout",
+            r"did not begin its answer within 0\.2 s \(agents\.upstream\.timeouts\.first_token",
+        ),
+        (_silent_after_head, True, "timeout", "first_token"),
+        (_hangs_up, True, "connect", "broke off: ServerDisconnectedError"),
+        (_garbage, False, "connect", "broke off"),
+        (_bad_length, False, "connect", "broke off"),
+        (_short_body, False, "connect", "broke off: ClientPayloadError"),
+        (_not_json, False, "protocol", "not a chat completion"),
+        (_error_first, True, "protocol", "no GPU left"),
+        (_empty_stream, True, "protocol", "ended its stream before the answer was complete"),
+    ],
+)
+def test_a_failure_before_the_first_token_is_an_error_that_another_upstream_can_answer(
+    behaviour: Behaviour, streamed: bool, kind: str, message: str
+) -> None:
+    error, visits = refusal(behaviour, streamed=streamed, timeouts=FAST if kind == "timeout" else CALM)
+    assert error.kind == kind
+    assert visits == 1
+    with pytest.raises(UpstreamError, match=message):
+        raise error
+
+
+def test_an_answer_that_is_not_streamed_may_take_as_long_as_the_whole_call() -> None:
+    async def slow(visit: Visit) -> None:
+        await asyncio.sleep(0.3)
+        await visit.json(chat_answer())
+
+    async def run() -> None:
+        config = UpstreamConfig(retries=0, timeouts=FAST)
+        async with raw_server(slow) as server, upstream_at(server, config) as upstream:
+            chunks, outcome = await chunks_of(upstream, call_of())
+            assert json.loads(chunks[0].content) == chat_answer()
+            assert 0.3 <= outcome.first_token_seconds < 2.0
+
+    asyncio.run(run())
+    error, _ = refusal(_silent, streamed=False, timeouts=TimeoutConfig(0.1, 0.1, 0.1, 0.15))
+    assert (error.kind, "timeouts.whole" in str(error)) == ("timeout", True)
+
+
+def test_a_port_that_nobody_listens_on_is_named_without_the_key() -> None:
+    async def run() -> UpstreamError:
+        async with raw_server(_silent) as server:
+            pass
+        async with upstream_at(server, UpstreamConfig(retries=0), "sk-secret") as upstream:
+            with pytest.raises(UpstreamError, match="cannot be reached") as caught:
+                await chunks_of(upstream, call_of())
+            return caught.value
+
+    assert asyncio.run(run()).kind == "connect"
+
+
+def test_an_error_that_repeats_the_key_is_shown_without_it() -> None:
+    async def unauthorised(visit: Visit) -> None:
+        said = f"Incorrect API key: {visit.headers['authorization'].removeprefix('Bearer ')}"
+        await visit.json({"error": {"message": said}}, "401 Unauthorized")
+
+    error, _ = refusal(unauthorised, key="sk-secret")
+    assert "Incorrect API key: …" in str(error)
+    assert "sk-secret" not in repr(error) + str(error) + repr(error.__context__)
+    assert error.status == 401
+
+
+def test_a_redirect_is_not_followed() -> None:
+    async def redirects(visit: Visit) -> None:
+        await visit.json({}, "307 Temporary Redirect", "location: http://127.0.0.1:9/v1/chat/completions")
+
+    error, visits = refusal(redirects, streamed=False)
+    assert (error.status, visits) == (307, 1)
+
+
+async def _dies_midway(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(chat_chunk("Hel") + b"data: {")
+    raise Hangup
+
+
+async def _hangs_midway(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(chat_chunk("Hel"))
+    await visit.departure()
+
+
+async def _ends_midway(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(chat_chunk("Hel"))
+    await visit.part(b"")
+
+
+async def _garbage_midway(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(chat_chunk("Hel") + b"data: garbage\n\n" + CHAT_END)
+    await visit.part(b"")
+
+
+async def _garbage_at_the_end(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(chat_chunk("Hel") + b"data: garb")
+    await visit.part(b"")
+
+
+async def _error_midway(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(chat_chunk("Hel") + b'data: {"error": {"message": "no GPU left"}}\n\n')
+    await visit.part(b"")
+
+
+async def _done_midway(visit: Visit) -> None:
+    await visit.send(SSE_HEAD)
+    await visit.part(chat_chunk("Hel") + b"data: [DONE]\n\n")
+    await visit.part(b"")
+
+
+async def _error_without_head(visit: Visit) -> None:
+    await visit.send(b"HTTP/1.1 200 OK\r\n\r\n" + chat_chunk("Hel"))
+    raise Hangup
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        (_dies_midway, "broke off: ClientPayloadError"),
+        (_hangs_midway, "sent nothing for 0.2 s"),
+        (_ends_midway, "before the answer was complete"),
+        (_garbage_midway, "not a chunk of a chat completion"),
+        (_garbage_at_the_end, "not a chunk of a chat completion"),
+        (_error_midway, "no GPU left"),
+        (_done_midway, "before the answer was complete"),
+        (_error_without_head, "before the answer was complete"),
+    ],
+)
+def test_a_stream_that_breaks_off_ends_with_an_error_and_not_as_complete(
+    behaviour: Behaviour, message: str
+) -> None:
+    limits = replace(CALM, between_tokens=0.2) if behaviour is _hangs_midway else CALM
+    content, outcome = broken_stream(behaviour, timeouts=limits)
+    first, last = content.split(b"\n\n")[0], content.split(b"\n\n")[-2]
+    assert first + b"\n\n" == chat_chunk("Hel")
+    assert message in json.loads(last.removeprefix(b"data: "))["error"]["message"]
+    assert b"[DONE]" not in content
+    assert message in outcome.failure
+    assert outcome.answer.parts[0].text == "Hel"
+
+
+def test_one_byte_at_a_time_ends_at_the_limit_of_the_whole_call() -> None:
+    async def drips(visit: Visit) -> None:
+        await visit.send(SSE_HEAD)
+        await visit.part(chat_chunk("Hel"))
+        while True:
+            await visit.part(b":")
+            await asyncio.sleep(0.02)
+
+    limits = TimeoutConfig(connect=0.9, first_token=0.9, between_tokens=0.9, whole=0.9)
+    content, outcome = broken_stream(drips, timeouts=limits)
+    assert content.startswith(chat_chunk("Hel"))
+    assert "its answer took more than 0.9 s" in outcome.failure
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_huge_answer_is_refused_with_bounded_memory(streamed: bool) -> None:
+    async def floods(visit: Visit) -> None:
+        await visit.send(SSE_HEAD)
+        if streamed:
+            await visit.part(chat_chunk("Hel"))
+        filler = b":" + b"x" * 65_000 + b"\n\n" if streamed else b" " * 65_003
+        for _ in range(1_600):  # 104 MB
+            await visit.part(filler)
+
+    tracemalloc.start()
+    try:
+        if streamed:
+            _, outcome = broken_stream(floods, max_answer_bytes=2_000_000)
+            message = outcome.failure
+        else:
+            message = str(refusal(floods, streamed=False, max_answer_bytes=2_000_000)[0])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "the answer has more than 2,000,000 bytes (agents.upstream.max_answer_bytes)" in message
+    assert peak < 12_000_000
+
+
+def test_comments_without_end_before_the_first_token_are_refused() -> None:
+    async def comments(visit: Visit) -> None:
+        await visit.send(SSE_HEAD)
+        while True:
+            await visit.part(b":" + b"x" * 65_000 + b"\n\n")
+
+    error, _ = refusal(comments)
+    assert "8,388,608 bytes came before the first token" in str(error)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_the_upstream_sees_that_the_client_left(is_begun: bool) -> None:
+    async def run() -> None:
+        left, begun = asyncio.Event(), asyncio.Event()
+
+        async def waits(visit: Visit) -> None:
+            if is_begun:
+                await visit.send(SSE_HEAD)
+                await visit.part(chat_chunk("Hel"))
+            begun.set()
+            await visit.departure()
+            left.set()
+
+        async with raw_server(waits) as server, upstream_at(server, UpstreamConfig(max_concurrent=1)) as upstream:
+            task = asyncio.ensure_future(chunks_of(upstream, call_of(is_streamed=True)))
+            await begun.wait()
+            await asyncio.sleep(0.05)
+            task.cancel()
+            await asyncio.wait_for(left.wait(), 2.0)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert upstream.breaker.state == "closed"
+            async with upstream.limit.place():  # the place is free again
+                assert len(server.visits) == 1
+
+    asyncio.run(run())
+
+
+def test_a_request_that_the_server_has_no_form_for_is_refused_without_a_call() -> None:
+    async def run() -> None:
+        config = UpstreamConfig(dialect="messages")
+        schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+        async with raw_server(_silent) as server, upstream_at(server, config) as upstream:
+            with pytest.raises(UpstreamError) as caught:
+                await chunks_of(upstream, call_of(frequency_penalty=1.0, seed=3, response_format=schema))
+            assert caught.value.is_fault_of_request
+            assert server.visits == []
+
+    asyncio.run(run())
+
+
+def test_a_capture_of_tokens_that_the_form_of_the_api_lacks_is_a_contradiction() -> None:
+    with pytest.raises(ValueError, match="tokens='vllm' needs dialect='chat', got 'messages'"):
+        UpstreamConfig(tokens="vllm", dialect="messages")

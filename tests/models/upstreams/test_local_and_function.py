@@ -1,0 +1,277 @@
+"""Local models and Python functions as upstreams: streams as they are written, captured tokens, departures."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+import pytest
+import torch
+
+from tests.models.upstreams.raw_server import call_of
+from upturn.config import FULL_DISTRIBUTION
+from upturn.dialects import ModelAnswer, ModelRequest, Text, TokenUsage
+from upturn.errors import ModelError
+from upturn.models import Generation, GenerationRequest, Model, load_local
+from upturn.models.engine import LocalEngine
+from upturn.models.local import LocalModel
+from upturn.models.upstreams import (
+    Answering,
+    CallOutcome,
+    Chunk,
+    EngineThread,
+    FunctionUpstream,
+    LocalUpstream,
+    Upstream,
+    UpstreamCall,
+    UpstreamError,
+    script_for,
+)
+
+Running: TypeAlias = Callable[[Callable[[], Model]], EngineThread]
+
+
+async def answered(upstream: Upstream, call: UpstreamCall) -> tuple[list[Chunk], CallOutcome]:
+    """The chunks, and the outcome at the chunk that ends the answer."""
+    async with upstream.open(call) as exchange:
+        chunks = [chunk async for chunk in exchange.chunks()]
+        return chunks, exchange.outcome
+
+
+def texts(chunks: list[Chunk]) -> list[str]:
+    """The text of each event of a stream of chat completions that has any."""
+    events = b"".join(chunk.content for chunk in chunks).decode().split("\n\n")
+    bodies = [json.loads(event.removeprefix("data: ")) for event in events if event and "[DONE]" not in event]
+    return [text for body in bodies if (text := body["choices"][0]["delta"].get("content"))]
+
+
+@pytest.fixture(scope="module")
+def nano() -> LocalModel:
+    return load_local("nano")
+
+
+@pytest.fixture
+def running() -> Iterator[Running]:
+    """Makes engine threads that are closed after the test."""
+    with ExitStack() as stack:
+
+        def start(model: Callable[[], Model]) -> EngineThread:
+            thread = EngineThread(model)
+            stack.callback(thread.close)
+            return thread
+
+        yield start
+
+
+@pytest.fixture
+def engine(nano: LocalModel, running: Running) -> EngineThread:
+    torch.set_num_threads(1)
+    return running(lambda: LocalEngine(nano.model, slots=4, max_length=512, tokenizer=nano.tokenizer))
+
+
+def local(nano: LocalModel, engine: EngineThread, temperature: float = 0.0) -> LocalUpstream:
+    return LocalUpstream(
+        engine,
+        lambda: script_for(nano, nano.renderer(), ""),
+        model="nano@base",
+        temperature=temperature,
+        sampling=FULL_DISTRIBUTION,
+        max_length=lambda: 512,
+    )
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
+def test_a_local_model_answers_the_same_streamed_and_whole(
+    nano: LocalModel, engine: EngineThread, dialect: str
+) -> None:
+    async def run() -> None:
+        upstream = local(nano, engine)
+        whole, outcome = await answered(upstream, call_of(dialect, answer_id="ours-1"))
+        streamed, same = await answered(upstream, call_of(dialect, is_streamed=True, answer_id="ours-1"))
+        assert outcome.answer == same.answer
+        assert outcome.answer is not None
+        assert outcome.tokens is not None
+        assert same.tokens is not None
+        assert outcome.tokens.token_ids == same.tokens.token_ids
+        assert same.tokens.logprobs == pytest.approx(outcome.tokens.logprobs, abs=1e-4)  # another cached prefix
+        assert outcome.usage is not None
+        span = outcome.tokens.spans[0]
+        assert (span.start, span.stop) == (outcome.usage.input, outcome.usage.input + outcome.usage.output)
+        assert len(outcome.tokens.logprobs) == outcome.usage.output
+        renderer = nano.renderer()
+        written = renderer.read(outcome.tokens.token_ids[span.start :]).text
+        assert outcome.answer.parts == (Text(written),)
+        assert b"ours-1" in whole[0].content
+        assert streamed[-1].is_end
+        if dialect == "chat":
+            assert "".join(texts(streamed)) == written
+
+    asyncio.run(run())
+
+
+class Slow:
+    """A model that writes the tokens of its prompt again, one each time a test allows it."""
+
+    def __init__(self) -> None:
+        self.allowed = threading.Semaphore(0)
+        self.so_far: dict[str, tuple[int, ...]] = {}
+        self.released: list[str] = []
+
+    def written(self, session: str) -> tuple[int, ...]:
+        return self.so_far.get(session, ())
+
+    def release(self, session: str) -> None:
+        self.released.append(session)
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        output = request.prompt_ids[1:-1]
+        for count in range(1, len(output) + 1):
+            while not self.allowed.acquire(blocking=False):
+                await asyncio.sleep(0.001)
+            self.so_far[request.session] = output[:count]
+        if "fail" in self.so_far:
+            raise ModelError("out of memory")
+        return Generation(output, (-0.1,) * len(output), "length", "v1")
+
+
+def test_text_of_a_local_model_is_sent_while_it_is_sampled(nano: LocalModel, running: Running) -> None:
+    async def run() -> None:
+        model = Slow()
+        engine = running(lambda: model)
+        upstream, sent = local(nano, engine), []
+        text = "send the mail to Bob"
+        call = call_of(is_streamed=True, messages=[{"role": "user", "content": text}])
+        model.allowed.release()
+        async with asyncio.timeout(10), upstream.open(call) as exchange:
+            async for chunk in exchange.chunks():
+                sent.append(chunk)
+                if texts([chunk]):
+                    model.allowed.release()  # the next token is sampled only after the client has this one
+        assert len(texts(sent)) > 3
+        answer = exchange.outcome.answer
+        assert answer is not None
+        assert answer.parts == (Text("".join(texts(sent))),)
+        assert answer.finish == "length"
+        assert model.released == ["call-0"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_the_engine_stops_when_the_client_leaves(nano: LocalModel, running: Running, is_begun: bool) -> None:
+    async def run() -> None:
+        model = Slow()
+        engine = running(lambda: model)
+        call = call_of(is_streamed=True, messages=[{"role": "user", "content": "send the mail to Bob"}])
+        if is_begun:
+            model.allowed.release()
+        task = asyncio.ensure_future(answered(local(nano, engine), call))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(5):
+            while not model.released:
+                await asyncio.sleep(0.005)
+
+    asyncio.run(run())
+
+
+def test_a_local_model_that_fails_is_an_error_for_a_fallback(nano: LocalModel, running: Running) -> None:
+    async def run() -> None:
+        model = Slow()
+        model.so_far["fail"] = ()
+        engine = running(lambda: model)
+        for _ in range(99):
+            model.allowed.release()
+        with pytest.raises(UpstreamError, match="out of memory"):
+            await answered(local(nano, engine), call_of())
+
+    asyncio.run(run())
+
+
+def test_a_conversation_that_does_not_fit_is_the_fault_of_the_request(
+    nano: LocalModel, engine: EngineThread
+) -> None:
+    async def run() -> None:
+        call = call_of(messages=[{"role": "user", "content": "word " * 600}])
+        with pytest.raises(UpstreamError, match="reads fewer than 512") as caught:
+            await answered(local(nano, engine), call)
+        assert caught.value.is_fault_of_request
+
+    asyncio.run(run())
+
+
+def test_upstreams_that_share_a_model_share_no_session(nano: LocalModel, running: Running) -> None:
+    async def run() -> None:
+        model = Slow()
+        engine = running(lambda: model)
+        for _ in range(99):
+            model.allowed.release()
+        await asyncio.gather(*(answered(local(nano, engine), call_of()) for _ in range(2)))
+        assert sorted(model.released) == ["call-0", "call-1"]
+
+    asyncio.run(run())
+
+
+async def _coroutine(request: ModelRequest) -> str:
+    return f"hello {request.model}"
+
+
+async def _parts(_request: ModelRequest) -> AsyncIterator[str]:
+    for text in ("hel", "lo ", "route"):
+        await asyncio.sleep(0)
+        yield text
+
+
+@pytest.mark.parametrize(
+    ("function", "parts"),
+    [
+        (lambda request: f"hello {request.model}", ["hello route"]),
+        (_coroutine, ["hello route"]),
+        (_parts, ["hel", "lo ", "route"]),
+        (lambda _: ModelAnswer("", "m", (Text("hello route"),), "stop", TokenUsage(3, 2)), ["hello route"]),
+    ],
+)
+def test_functions_answer_with_text_parts_or_a_whole_answer(function: Answering, parts: list[str]) -> None:
+    async def run() -> None:
+        upstream = FunctionUpstream(function, "f")
+        streamed, outcome = await answered(upstream, call_of(is_streamed=True, answer_id="ours-1"))
+        assert texts(streamed) == parts
+        assert [chunk.is_end for chunk in streamed] == [False] * (len(streamed) - 1) + [True]
+        (whole,), same = await answered(upstream, call_of(answer_id="ours-1"))
+        assert json.loads(whole.content)["choices"][0]["message"]["content"] == "hello route"
+        assert outcome.answer == same.answer
+        assert outcome.answer is not None
+        assert (outcome.answer.id, outcome.failure) == ("ours-1", "")
+
+    asyncio.run(run())
+
+
+async def _breaks(_request: ModelRequest) -> AsyncIterator[str]:
+    yield "hel"
+    raise ValueError("no more")
+
+
+def _raises(_request: ModelRequest) -> str:
+    raise ValueError("no more")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [(_raises, "f raised ValueError: no more"), (lambda _: 5, "f returned int; a str or a")],
+)
+def test_a_function_that_fails_is_an_error_for_a_fallback(function: Any, message: str) -> None:
+    with pytest.raises(UpstreamError, match=message):
+        asyncio.run(answered(FunctionUpstream(function, "f"), call_of(is_streamed=True)))
+
+
+def test_a_function_that_breaks_off_ends_its_stream_with_an_error() -> None:
+    streamed, outcome = asyncio.run(answered(FunctionUpstream(_breaks, "f"), call_of(is_streamed=True)))
+    assert b"no more" in streamed[-1].content
+    assert b"[DONE]" not in streamed[-1].content
+    assert "f raised ValueError: no more" in outcome.failure
+    with pytest.raises(UpstreamError, match="no more"):
+        asyncio.run(answered(FunctionUpstream(_breaks, "f"), call_of()))
