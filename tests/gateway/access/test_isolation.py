@@ -32,7 +32,7 @@ OPERATORS = {"agent_versions", "snapshots", "states"}
 """Reads of what belongs to the operator and not to a tenant; a route needs the permission ``observe`` for them."""
 OPERATORS |= {"integrity_problems", "ledger_problems"}  # `upturn pool validate`
 OPERATORS |= {"bring_to_head", "check_head", "reading_engine", "writing_engine"}  # no records
-OPERATORS |= {"is_at_head", "last_sequence", "load_router"}  # the state of routers, and a number
+OPERATORS |= {"evaluated_until", "is_at_head", "last_sequence", "load_router"}  # the state of routers, and a number
 WITHOUT_CONTENT = {"add", "close", "revoke", "version"}
 """Writes, of which ``revoke`` has a tenant, and the number of the latest change."""
 
