@@ -171,17 +171,17 @@ def evaluate(pool: Path, folder: Path, agent: str, *words: str, code: int) -> di
 
 
 def test_evaluate_passes_a_better_policy(rated_pool: Path, tmp_path: Path) -> None:
-    """The true gain: .975 · .9 + .025 · .1 − .5 = .38."""
+    """The true gain: .995 · .9 + .005 · .1 − .5 = .396."""
     printed = evaluate(rated_pool, tmp_path, "a", "--metric", "thumbs", code=0)
     assert (printed["verdict"], printed["policy"], printed["decisions"]) == ("pass", "rule_based", 400)
     by_name = printed["by_name"]
     assert list(by_name) == ["gain", "logged", "ips", "snips", "dm", "dr", "switch_dr"]
-    assert by_name["snips"]["value"] == pytest.approx(0.88)
-    assert by_name["dm"]["value"] == pytest.approx(0.88)
+    assert by_name["snips"]["value"] == pytest.approx(0.896)
+    assert by_name["dm"]["value"] == pytest.approx(0.896)
     assert by_name["logged"]["value"] == pytest.approx(0.5)
-    assert by_name["gain"]["value"] == pytest.approx(0.38, abs=0.02)
+    assert by_name["gain"]["value"] == pytest.approx(0.396, abs=0.02)
     assert (by_name["gain"]["bar"], by_name["gain"]["holds"]) == ("lower limit >= -0.02", True)
-    assert printed["shares"] == pytest.approx({"a": 0.975, "b": 0.025})
+    assert printed["shares"] == pytest.approx({"a": 0.995, "b": 0.005})
     assert printed["logged_shares"] == {"a": 0.5, "b": 0.5}
 
 
