@@ -153,7 +153,8 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
     pool: Annotated[Path, typer.Argument(help="Path of the pool with the logged decisions.")],
     *,
     policy: Annotated[
-        Path, typer.Option("--policy", help="Configuration file with the new policy: its sections routing and agents.")
+        Path,
+        typer.Option("--policy", help="Configuration file with the new policy: its sections routing and agents."),
     ],
     metric: Annotated[
         str, typer.Option(help="Outcome of a decision: 'success' of its evaluation, or a metric of feedback.")
