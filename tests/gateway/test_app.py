@@ -333,3 +333,28 @@ async def test_count_tokens_is_an_estimate_and_readiness_needs_an_agent(pool: Po
         not_ready = await client.get("/ready")
     assert (count.json(), count.headers["x-upturn-estimate"]) == ({"input_tokens": 100}, "true")
     assert (ready.status_code, not_ready.status_code) == (200, 503)
+
+
+async def test_text_that_is_not_unicode_and_nan_in_a_schema_are_errors_of_the_request(pool: Pool) -> None:
+    feedback = b'{"metric": "m", "value": 1, "decision_id": "\\ud800"}'
+    tool = b'{"type": "function", "function": {"name": "f", "parameters": {"maximum": NaN}}}'
+    call = b'{"model": "default", "messages": [{"role": "user", "content": "x"}], "tools": [' + tool + b"]}"
+    async with client_of(pool) as (client, _, _app):
+        unknown = await client.post("/v1/feedback", content=feedback)
+        infinite = await client.post("/v1/chat/completions", content=call)
+    assert (unknown.status_code, infinite.status_code) == (400, 400)
+    assert not list(pool.decisions(tenant="default"))
+
+
+@pytest.mark.parametrize("path", ["/v1/feedback", "/v1/embeddings", "/v1/messages/count_tokens", "/v1/tasks"])
+async def test_every_body_is_bounded(pool: Pool, path: str) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.post(path, content=b"x" * 100_001)
+    assert answer.status_code == 413
+    assert "at most 100,000 are read" in answer.json()["error"]["message"]
+
+
+async def test_a_wrong_method_has_its_own_code(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.get("/v1/feedback")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed")

@@ -75,6 +75,11 @@ class Learner:
             self.restore(snapshot)
         self.catch_up()
 
+    @property
+    def lag(self) -> int:
+        """Number of records that were stored since the last ``catch_up``; also of those that teach nothing."""
+        return max(0, last_sequence(self.pool.engine) - self.sequence)
+
     def catch_up(self, until: int | None = None) -> int:
         """Learns what was stored since the last call; returns the number of outcomes with a reward.
 

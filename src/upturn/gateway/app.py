@@ -1,6 +1,7 @@
 """The HTTP application: model calls in three dialects, feedback, episodes, router state, health."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -8,19 +9,18 @@ from functools import partial
 from time import time
 from typing import Any, NamedTuple
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from upturn import __version__
 from upturn.config import GatewayConfig
 from upturn.dialects import DIALECTS, Dialect, RequestError, dialect_of
-from upturn.errors import UpturnError
+from upturn.errors import RecordError, UpturnError
 from upturn.gateway.access import Guard
 from upturn.gateway.health_routes import health_routes
-from upturn.gateway.http import cancel
+from upturn.gateway.http import BodyLimit, cancel
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
 from upturn.gateway.observed_call import Observer
@@ -70,15 +70,19 @@ def build_app(parts: Parts) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    shared = CallParts(service, parts.guard, parts.observer, RecentAnswers(), settings.max_body_bytes)
+    shared = CallParts(service, parts.guard, parts.observer, RecentAnswers())
     for dialect in DIALECTS.values():
         endpoint = ModelCalls(dialect, shared)
         for prefix in ("", EPISODE_PATH):
             app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
-    app.include_router(model_routes(service, parts.guard))
-    app.include_router(resource_routes(service, parts.guard, parts.observer, parts.learn))
-    app.include_router(health_routes(service, parts.guard, parts.observer.metrics))
-    app.include_router(task_routes(parts.tasks, parts.guard))
+    for routes in (
+        model_routes(service, parts.guard),
+        resource_routes(service, parts.guard, parts.observer, parts.learn),
+        health_routes(service, parts.guard, parts.observer.metrics),
+        task_routes(parts.tasks, parts.guard),
+    ):
+        app.include_router(routes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
     _add_errors(app)
     describe = app.openapi
     app.openapi = lambda: _with_model_calls(describe())  # type: ignore[method-assign]  # FastAPI's documented way
@@ -116,31 +120,47 @@ def _add_errors(app: FastAPI) -> None:
     """Makes every error an object in the form of the caller's dialect."""
 
     @app.exception_handler(RequestError)
-    async def request_error(request: Request, error: Exception) -> JSONResponse:
+    async def request_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestError)
-        headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
-        return JSONResponse(_dialect(request).error(error), error.status, headers)
+        return _answer(request, error)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: Exception) -> JSONResponse:
+    async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"] if part != "body")
         message = f"{field or 'the body'}: {first['msg']}, got {first.get('input')!r:.200}"
-        problem = RequestError(message, field=field)
-        return JSONResponse(_dialect(request).error(problem), problem.status)
+        return _answer(request, RequestError(message, field=field))
 
     @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: Exception) -> JSONResponse:
+    async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        message = f"{error.detail}: {request.method} {request.url.path}; /openapi.json lists what there is"
-        problem = RequestError(message, status=error.status_code, code="not_found")
-        return JSONResponse(_dialect(request).error(problem), error.status_code, dict(error.headers or {}))
+        message = error.detail
+        if error.status_code in (404, 405):
+            message += f": {request.method} {request.url.path}; /openapi.json lists what there is"
+        answer = _answer(request, RequestError(message, status=error.status_code, code=_code(error.status_code)))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @app.exception_handler(RecordError)
+    async def record_error(request: Request, error: Exception) -> Response:
+        return _answer(request, RequestError(str(error)))
 
     @app.exception_handler(UpturnError)
-    async def upturn_error(request: Request, error: Exception) -> JSONResponse:
-        problem = RequestError(str(error), status=503, code="unavailable")
-        return JSONResponse(_dialect(request).error(problem), problem.status)
+    async def upturn_error(request: Request, error: Exception) -> Response:
+        return _answer(request, RequestError(str(error), status=503, code="unavailable"))
+
+
+def _code(status: int) -> str:
+    """Returns the code of a framework's error."""
+    return {404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}.get(status, "invalid_request")
+
+
+def _answer(request: Request, error: RequestError) -> Response:
+    """Returns the error in the form of the caller's dialect; text that is not Unicode gets replacements."""
+    body = json.dumps(_dialect(request).error(error), ensure_ascii=False).encode("utf-8", "replace")
+    headers = {} if error.retry_after_seconds is None else {"retry-after": str(error.retry_after_seconds)}
+    return Response(body, error.status, headers, media_type="application/json")
 
 
 def _dialect(request: Request) -> Dialect:

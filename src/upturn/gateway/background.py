@@ -45,8 +45,8 @@ class Background:
 
     def learn(self) -> None:
         """Teaches the router what was stored since the last time."""
+        self._metrics.show_learner_lag(self._learner.lag)
         self._learner.catch_up()
-        self._metrics.show_learner_lag(0)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Repeats all of it until it is cancelled; what fails is logged and tried again."""

@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from upturn.dialects import Json, RequestError
+from upturn.dialects import Json
 
 Headers = Iterable[tuple[bytes, bytes]]
 JSON_TYPE = "application/json"
@@ -22,32 +23,50 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes:
-    """Returns the body; raises RequestError (413) above ``limit`` bytes, ConnectionError if the client left."""
-    declared = headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
-        raise _too_large(int(declared), limit)
+class BodyLimit:
+    """Answers 413 to requests of the application whose body is larger than ``limit`` bytes, while they are read."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request; raises HTTPException where its body is read."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        declared = headers_of(scope).get("content-length", "")
+        size = int(declared) if declared.isdecimal() else 0
+        received = 0
+
+        async def bounded() -> Message:
+            nonlocal received
+            if size > self._limit:
+                raise self._too_large(size)
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._limit:
+                raise self._too_large(received)
+            return message
+
+        await self._app(scope, bounded, send)
+
+    def _too_large(self, size: int) -> HTTPException:
+        return HTTPException(
+            413, f"the body has {size:,} bytes or more; at most {self._limit:,} are read (gateway.max_body_bytes)"
+        )
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Returns the body; raises ConnectionError if the client left before its end."""
     chunks: list[bytes] = []
-    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ConnectionError("the client left before its request was complete")
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            raise _too_large(size, limit)
-        chunks.append(chunk)
+        chunks.append(message.get("body", b""))
         if not message.get("more_body", False):
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def _too_large(size: int, limit: int) -> RequestError:
-    return RequestError(
-        f"the body has {size:,} bytes or more; at most {limit:,} are read (gateway.max_body_bytes)",
-        status=413,
-        code="body_too_large",
-    )
 
 
 async def until_departure(receive: Receive) -> None:

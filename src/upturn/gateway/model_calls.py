@@ -15,7 +15,7 @@ from time import perf_counter
 from starlette.types import Receive, Scope, Send
 
 from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
-from upturn.errors import UpturnError
+from upturn.errors import RecordError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, sub_agent_name
 from upturn.gateway.http import (
@@ -46,7 +46,6 @@ class CallParts:
     guard: Guard
     observer: Observer
     recent: RecentAnswers
-    max_body_bytes: int
 
 
 class ModelCalls:
@@ -58,7 +57,6 @@ class ModelCalls:
         self._guard = parts.guard
         self._observer = parts.observer
         self._recent = parts.recent
-        self._max_body_bytes = parts.max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -66,7 +64,7 @@ class ModelCalls:
         answer = _Answer(send, self._dialect)
         try:
             headers = headers_of(scope)
-            body = await read_body(receive, headers, self._max_body_bytes)
+            body = await read_body(receive)
             permitted = self._guard.permit(headers, "call")
             arrival = self._arrival(scope, headers, body, permitted.client, started=started)
             serving = asyncio.ensure_future(self._serve(arrival, permitted, headers, answer))
@@ -84,6 +82,9 @@ class ModelCalls:
             await answer.fail(exc)
         except ConnectionError:
             return
+        except RecordError as exc:  # what cannot be stored, such as NaN in a tool's schema
+            self._observer.refused(error := RequestError(str(exc)))
+            await answer.fail(error)
         except UpturnError as exc:
             _log.exception("a call failed")
             await answer.fail(RequestError(str(exc), status=503, code="unavailable"))

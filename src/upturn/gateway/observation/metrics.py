@@ -99,7 +99,7 @@ class GatewayMetrics:
         self._in_flight = show("in_flight", "Calls in service.", "livesum")
         self._waiting = show("waiting", "Calls that wait for their turn.", "livesum")
         self._breakers = show("breaker", "Circuit breaker: 0 closed, 0.5 half open, 1 open.", "livemax", "agent")
-        self._lag = show("learner_lag_records", "Stored records that the learner has not read.", "livemax")
+        self._lag = show("learner_lag_records", "Records stored since the learner last looked.", "livemax")
 
     def observe(self, call: ServedCall) -> None:
         """Counts an answered call, also one that failed."""
@@ -137,7 +137,7 @@ class GatewayMetrics:
         self._breakers.of(agent).set(_BREAKER_VALUES[state])
 
     def show_learner_lag(self, records: int) -> None:
-        """Sets how many stored records the learner has not read yet."""
+        """Sets how many records were stored since the learner last looked."""
         self._lag.of().set(records)
 
     def page(self) -> bytes:
