@@ -102,8 +102,8 @@ class CaptureServer:
             return web.json_response(dialect.error(exc), status=exc.status)
 
     def _check_key(self, request: web.BaseRequest) -> None:
-        given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
-        if not secrets.compare_digest(given.encode(), self.key.encode()):
+        sent = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not secrets.compare_digest(sent.encode(), self.key.encode()):
             message = "the key is not the one of this attempt; send the key that came with the base URL"
             raise RequestError(message, status=401, code="invalid_api_key")
 

@@ -197,11 +197,11 @@ def running_means(logged: Sequence[LoggedOutcome]) -> RewardModel:
     that estimates with it are unbiased. It predicts only decisions of ``logged``, and versions of their
     alternatives; others have ½."""
     sums: dict[_Cell, tuple[float, int]] = {}
-    own: dict[tuple[str, str], dict[_Cell, tuple[float, int]]] = {}
+    episodes: dict[tuple[str, str], dict[_Cell, tuple[float, int]]] = {}
     predictions: dict[str, dict[str, float]] = {}
     for outcome in logged:
         decision = outcome.decision
-        episode = None if decision.episode is None else own.setdefault((decision.tenant, decision.episode), {})
+        episode = None if decision.episode is None else episodes.setdefault((decision.tenant, decision.episode), {})
         predicted = {}
         for option in decision.alternatives:
             cell = (decision.family, option.agent_version)

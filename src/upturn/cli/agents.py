@@ -38,10 +38,10 @@ def profile(
 ) -> None:
     """Show the success of every version in every family of the routed tasks, with 95 % intervals."""
     with Pool.open(pool, read_only=True) as opened:
-        found = capability_profiles(opened, tenant=ALL_TENANTS if all_tenants else tenant, agents=agents or ())
+        profiles = capability_profiles(opened, tenant=ALL_TENANTS if all_tenants else tenant, agents=agents or ())
         results = [
             Result(f"{item.version} {item.family}", item.mean, "success", item.low, item.high, item.outcomes)
-            for item in found
+            for item in profiles
         ]
     emit("agents profile", results, {"agents": agents or "all"}, as_json=as_json)
 

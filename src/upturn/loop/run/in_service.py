@@ -46,8 +46,8 @@ class InService:
         limits = {limit.id: limit for limit in self._pool.states(AgentLimits)}
         versions = {version.id: version for version in self._pool.agent_versions()}
         for agent, configured in self._configured.items():
-            own = [release for release in releases if release.agent == agent]
-            self._registry.put(_served(configured, own, limits.get(agent), versions))
+            of_agent = [release for release in releases if release.agent == agent]
+            self._registry.put(_served(configured, of_agent, limits.get(agent), versions))
         self._seen = latest
         return True
 

@@ -138,11 +138,11 @@ class _Reader:
         return Reading(text[: actions[0].start()].strip(), tuple(calls))
 
     def _react_call(self, action: "re.Match[str]", rest: str) -> Call:
-        head, given = action.group(1).strip().strip("*"), _INPUT.search(rest)
+        head, marker = action.group(1).strip().strip("*"), _INPUT.search(rest)
         repairs = frozenset[Repair]({"react"})
-        if given is not None and not rest[: given.start()].strip():
+        if marker is not None and not rest[: marker.start()].strip():
             name = head.strip("`'\" ").removesuffix("()")
-            arguments, further = self._input(name, rest[given.end() :].strip().strip("*"))
+            arguments, further = self._input(name, rest[marker.end() :].strip().strip("*"))
             return Call(name, arguments, action.start(), repairs=repairs | further)
         if not head or head.startswith(("{", "```")):
             return self._react_object(action.start(), f"{head}\n{rest}", repairs)
@@ -162,12 +162,12 @@ class _Reader:
         """A call as a JSON object after ``Action:``, also with the keys ``action`` and ``action_input``."""
         value, further = _fenced(text.strip())
         if isinstance(value, dict) and _ACTION_KEYS.issuperset(value) and isinstance(value.get("action"), str):
-            given = value.get("action_input", {})
+            sent = value.get("action_input", {})
             name = str(value["action"])
-            if isinstance(given, str):
-                arguments, more = self._input(name, given)
+            if isinstance(sent, str):
+                arguments, more = self._input(name, sent)
             else:
-                arguments, more = arguments_of(given)
+                arguments, more = arguments_of(sent)
             return Call(name, arguments, start, repairs=repairs | further | more)
         return call_of_object(value, start, repairs | further)
 

@@ -97,11 +97,11 @@ class FunctionNames:
         no tool is, or several are."""
         folded = _folded(name)
         whole, alone = list[str](), list[str]()
-        for (target, operation), own in self._by_action.items():
+        for (target, operation), offered in self._by_action.items():
             if _folded(target + operation) in (folded, folded.removeprefix("functions")):
-                whole.append(own)
+                whole.append(offered)
             elif not is_whole and _folded(operation) == folded:
-                alone.append(own)
+                alone.append(offered)
         candidates = whole or alone
         return candidates[0] if len(candidates) == 1 else None
 

@@ -35,10 +35,10 @@ def auto_class(folder: Path) -> Any:
         raise ValueError(f"its config.json must hold an object, got {type(settings).__name__}")
     kind = settings.get("model_type")
     if kind not in CONFIG_MAPPING:
-        own = "its own code is never run, and " if "auto_map" in settings else ""
+        note = "its own code is never run, and " if "auto_map" in settings else ""
         raise UnsupportedModelError(
-            f"{own}its model_type {kind!r} is not in transformers {transformers.__version__}; update transformers, "
-            "or use a model of another architecture"
+            f"{note}its model_type {kind!r} is not in transformers {transformers.__version__}; update "
+            "transformers, or use a model of another architecture"
         )
     # without trust_remote_code, a folder with code would prompt on the terminal
     config: Any = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

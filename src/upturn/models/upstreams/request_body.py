@@ -32,8 +32,8 @@ def with_model(body: bytes, model: str) -> bytes:
 
 def _edited(body: bytes, model: str, extras: Json) -> bytes:
     """The client's body with another model and the extras, serialised anew only where that is ambiguous."""
-    found = _MODEL.findall(body)
-    is_plain = len(found) == 1 and b"\\u" not in found[0] and not _ESCAPED_LETTER.search(body)
+    names = _MODEL.findall(body)
+    is_plain = len(names) == 1 and b"\\u" not in names[0] and not _ESCAPED_LETTER.search(body)
     if not is_plain or any(isinstance(value, dict) and _key(name) in body for name, value in extras.items()):
         return _dump({**_joined(json.loads(body), extras), "model": model})
     edited = _MODEL.sub(lambda _: b'"model":' + _dump(model), body)

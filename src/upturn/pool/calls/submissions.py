@@ -64,8 +64,8 @@ def cancel_queued(pool: Pool, task_id: str, *, tenant: str, key: str) -> bool:
     """Cancels a task that is still queued; returns whether it was."""
 
     def cancel(connection: Connection) -> bool:
-        own = (submissions.c.task_id == task_id, submissions.c.tenant == tenant, submissions.c.key == key)
-        query = update(submissions).where(*own, submissions.c.state == "queued")
+        submitted = (submissions.c.task_id == task_id, submissions.c.tenant == tenant, submissions.c.key == key)
+        query = update(submissions).where(*submitted, submissions.c.state == "queued")
         values = {"state": "cancelled", "reason": "cancelled by the client", "updated_at": time.time()}
         return bool(connection.execute(query, values).rowcount)
 

@@ -269,8 +269,8 @@ def _rated(metric: str) -> Select[Any]:
         .order_by(opening.c.sequence)
         .limit(1)
     )
-    found = func.coalesce(direct.scalar_subquery(), of_trajectory.scalar_subquery(), of_episode.scalar_subquery())
-    return _columns(feedback.c.sequence, found, literal(""), feedback.c.value).where(feedback.c.metric == metric)
+    target = func.coalesce(direct.scalar_subquery(), of_trajectory.scalar_subquery(), of_episode.scalar_subquery())
+    return _columns(feedback.c.sequence, target, literal(""), feedback.c.value).where(feedback.c.metric == metric)
 
 
 def _fallen_back() -> Select[Any]:
