@@ -16,9 +16,8 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.chain import extend_chain
-from upturn.pool.database import data_version
+from upturn.pool.database import data_version, insert_new
 from upturn.pool.row import KINDS, PoolRecord, Values, row_of
-from upturn.pool.statement import insert_new
 from upturn.records import Evaluation, Trajectory, from_fields
 
 ItemT = TypeVar("ItemT")

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, Engine, Row, Table, func, select
 
 from upturn.errors import RecordError
 from upturn.pool import schema
+from upturn.pool.database import chain_head, insert_new, move_chain
 from upturn.pool.row import KINDS, Values, digest, trajectory_of
-from upturn.pool.statement import chain_head, insert_new, move_chain
 from upturn.records import Trajectory, from_fields
 
 _CLASSES: Mapping[Table, type[Any]] = {kind.table: cls for cls, kind in KINDS.items()}
