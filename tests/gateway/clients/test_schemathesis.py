@@ -21,6 +21,7 @@ def test_the_gateway_does_what_its_openapi_document_says(tmp_path: Path) -> None
     settings = Path(__file__).with_name("schemathesis.toml")
     with gateway(tmp_path, CONFIG) as address:
         arguments = ["--checks", "all", "--seed", "1", "--no-color"]
-        command = ["schemathesis", "--config-file", settings, "run", f"{address}/openapi.json", *arguments]
+        command: list[str | Path] = ["schemathesis", "--config-file", settings, "run"]
+        command += [f"{address}/openapi.json", *arguments]
         output = run_client(command, tmp_path)
     assert "Tested: 20" in output, output
