@@ -87,7 +87,8 @@ class ContextualPolicy(RoutingPolicy, Protocol):
 
 def features_of(policy: RoutingPolicy, task: Task) -> tuple[float, ...]:
     """Returns the features that the policy sees of a task; empty = it uses none."""
-    return policy.features(task) if isinstance(policy, ContextualPolicy) else ()
+    features = getattr(policy, "features", None)  # ``isinstance`` of a protocol takes as long as the features
+    return () if features is None else tuple(features(task))
 
 
 class _TallyPolicy:
