@@ -117,8 +117,7 @@ class OnlineService:
         family = self._family(arrival, target, self.router.remembered(tenant, episode))
         place = Place(tenant, episode, target.route, family.name, is_guess=family.source != "named")
         task = call_task(call, arrival.request, place)
-        decision = self._decision(arrival, target, placement, task)
-        decision = replace(decision, family_source=family.source, sketch=family.sketch)
+        decision = self._decision(arrival, target, placement, task, family=family)
         return Decided(arrival, target, placement, task, decision)
 
     def _family(self, arrival: Arrival, target: Target, earlier: Decision | None) -> Family:
@@ -131,11 +130,15 @@ class OnlineService:
         text = last_instruction(arrival.request)
         return self.families.of(CallFacts(arrival.client.tenant, target.route, arrival.facts, tools, text))
 
-    def _decision(self, arrival: Arrival, target: Target, placement: Placement, task: Task) -> Decision:
+    def _decision(
+        self, arrival: Arrival, target: Target, placement: Placement, task: Task, *, family: Family
+    ) -> Decision:
         try:
             decision = self.router.decide(task, episode=placement.episode, among=target.agents)
         except RoutingError as exc:
             raise RequestError(str(exc), status=503, code="no_agent") from exc
+        decision = replace(decision, family_source=family.source, sketch=family.sketch)
+        self.router.remember(decision)  # with the source of its family, for the next call of the episode
         if target.version is not None:
             return _fixed(decision, target.version, f"the client named {target.version}")
         if (earlier := placement.extends) is None or earlier.agent_version == decision.chosen:
