@@ -15,9 +15,9 @@ MIN_DEVIATION = 1e-9
 _REACH = 5.6
 """A variable whose ``mean + 5.6 deviations`` is below another's ``mean - 5.6 deviations`` gets probability 0;
 the neglected mass is below 2e-8 for each pair."""
-_STEP = 1.1
-"""Width of a step of the trapezoidal rule in the smallest standard deviation. The rule's error for a normal density
-is ``2 exp(−2 π² / step²)``, 2e-7."""
+_STEP = 0.7
+"""Width of a step of the trapezoidal rule in the smallest standard deviation. The largest of many variables varies
+less than each of them: for 10 to 300 equal ones the error is at most 3e-7; it is 3e-6 with .9."""
 _MAX_POINTS = 192
 """Above this number of points, the range is divided at quantiles of the variables instead."""
 _QUANTILES = np.array([-5.6, -4.6, -3.6, -2.5, -1.6, -0.8, 0.0, 0.8, 1.6, 2.5, 3.6, 4.6, 5.6])
