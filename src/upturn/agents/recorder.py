@@ -125,20 +125,30 @@ class Recorder:
         fork_cause: str | None = None,
     ) -> Generation:
         """The model's continuation, recorded; raises LimitReachedError when the context has no room for a token."""
-        request = replace(self.request, prompt_ids=tuple(prompt_ids), max_tokens=max_tokens, stop_ids=stop_ids)
-        return await self.call(request, fork_cause)
+        return await self._send(self.request, tuple(prompt_ids), max_tokens, stop_ids, fork_cause)
 
     async def call(self, request: GenerationRequest, fork_cause: str | None) -> Generation:
         """As ``generate``, for a request without its seed."""
+        return await self._send(request, request.prompt_ids, request.max_tokens, request.stop_ids, fork_cause)
+
+    async def _send(
+        self,
+        request: GenerationRequest,
+        prompt: tuple[int, ...],
+        max_tokens: int,
+        stop_ids: tuple[int, ...],
+        fork_cause: str | None,
+    ) -> Generation:
         if self.model is None:
             raise ModelError("this agent calls a model, but its rollout has none; pass a model in the setting")
-        prompt, max_tokens = request.prompt_ids, request.max_tokens
         room = max_tokens if self.max_tokens is None else min(max_tokens, self.max_tokens - len(prompt))
         if room <= 0:
             raise LimitReachedError
         seed = derived_seed(self.request.seed, self.calls)
         self.calls += 1
-        generation = await self.model.generate(replace(request, max_tokens=room, seed=seed))
+        generation = await self.model.generate(
+            replace(request, prompt_ids=prompt, max_tokens=room, stop_ids=stop_ids, seed=seed)
+        )
         if self.model_version not in {"", generation.model_version}:
             raise ModelError(
                 f"the model changed from {self.model_version!r} to {generation.model_version!r} within one "
