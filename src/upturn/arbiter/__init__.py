@@ -5,7 +5,7 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
-from upturn.arbiter.learner import Learner, PrimaryMetric
+from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
@@ -26,9 +26,13 @@ from upturn.arbiter.policies import (
     UCB1,
     CheapestAboveBar,
     FixedWeights,
+    GaussianThompson,
     HierarchicalThompson,
     LinearThompson,
     LinUCB,
+    LogisticThompson,
+    NearestNeighbours,
+    SlidingThompson,
     make_policy,
 )
 from upturn.arbiter.policy import (
@@ -80,6 +84,7 @@ __all__ = [
     "DiscountedThompson",
     "EpsilonGreedy",
     "FixedWeights",
+    "GaussianThompson",
     "HierarchicalThompson",
     "Interval",
     "Learner",
@@ -87,14 +92,15 @@ __all__ = [
     "LinearThompson",
     "Load",
     "LoggedOutcome",
+    "LogisticThompson",
     "MinimumCoverage",
+    "NearestNeighbours",
     "OffPolicyEstimate",
     "Offer",
     "PolicyCheck",
     "PolicyGate",
     "Posterior",
     "Price",
-    "PrimaryMetric",
     "Recording",
     "Replay",
     "ReplayOptions",
@@ -106,6 +112,7 @@ __all__ = [
     "RunKey",
     "Screening",
     "ServedAgent",
+    "SlidingThompson",
     "StoredPolicy",
     "Tally",
     "Target",
