@@ -56,7 +56,7 @@ class SamplingSettings(Settings):
 
     @cached_property
     def changed(self) -> frozenset[str]:
-        """The names of the options that are not at their defaults; computed once, because every call asks for it."""
+        """The names of the options that are not at their defaults; computed once, since every call asks."""
         return frozenset(name for name, _ in changed_settings(self, "sampling"))
 
     def describe(self) -> str:
