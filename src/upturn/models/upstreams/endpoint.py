@@ -17,13 +17,14 @@ from random import uniform
 from time import perf_counter
 from typing import Any
 
+import aiohttp
+
 from upturn.config import UpstreamConfig
 from upturn.dialects import Dialect, Json, ModelAnswer, RequestError, dialect_of
 from upturn.errors import ModelError
 from upturn.models.transport import base_of
 from upturn.models.upstreams.answer_stream import LARGEST_EVENT, AnswerStream
 from upturn.models.upstreams.breaker import Breaker, CallLimit, Permit, RetryBudget, Verdict
-from upturn.models.upstreams.connection import BrokenResponseError, Connections, Response, UnreachableError
 from upturn.models.upstreams.request_body import request_body, with_model
 from upturn.models.upstreams.token_capture import TokenCapture
 from upturn.models.upstreams.upstream import (
@@ -69,15 +70,15 @@ class EndpointUpstream:
         self.settings = settings = endpoint.settings
         self.dialect = dialect_of(settings.dialect)
         base = base_of(endpoint.url)
-        self._connections = Connections(
-            base if base.endswith("/v1") else f"{base}/v1", connect_seconds=settings.timeouts.connect
-        )
+        self._base = base if base.endswith("/v1") else f"{base}/v1"
+        self._url = f"{self._base}{self.dialect.path}"
         self.name = f"{endpoint.model!r} at {base}"
         self.breaker = Breaker(self.name, settings.breaker_failures, settings.breaker_seconds)
         self._budget = RetryBudget(settings.retry_share)
         self.limit = CallLimit(
             self.name, settings.max_concurrent, settings.max_waiting, settings.timeouts.first_token
         )
+        self._session: aiohttp.ClientSession | None = None
         self._key = _key_headers(self.dialect, endpoint.api_key)
         self._drains: set[asyncio.Task[None]] = set()
 
@@ -105,16 +106,16 @@ class EndpointUpstream:
             verdict: Verdict = "failed"
             try:
                 async with asyncio.timeout(self.settings.timeouts.whole):
-                    response = await self._send("/embeddings", content, {})
+                    response = await self._send(f"{self._base}/embeddings", content, {})
                     if response.status != 200:
                         raise await self._refusal(response)
-                    answer = await _whole(response)
+                    answer = await response.read()
                 verdict = "answered"
             except TimeoutError as exc:
                 seconds = self.settings.timeouts.whole
                 raise UpstreamError(f"{self.name} did not answer within {seconds:g} s", kind="timeout") from exc
-            except ConnectionError as exc:
-                raise self._unconnected(exc) from exc
+            except aiohttp.ClientError as exc:
+                raise UpstreamError(f"{self.name} cannot be reached: {exc}", kind="connect") from exc
             except UpstreamError as exc:
                 verdict = "answered" if exc.is_fault_of_request else "failed"
                 raise
@@ -124,13 +125,15 @@ class EndpointUpstream:
 
     async def close(self) -> None:
         """Ends all connections."""
+        session, self._session = self._session, None
         for drain in self._drains:
             drain.cancel()
-        self._connections.close()
+        if session is not None:
+            await session.close()
 
-    def _end(self, response: Response, *, is_answered: bool) -> None:
+    def _end(self, response: aiohttp.ClientResponse, *, is_answered: bool) -> None:
         """Ends a response; the connection is used again if the whole of it comes soon."""
-        if not is_answered or response.is_over:
+        if not is_answered or response.content.at_eof():
             _close(response)
             return
         drain = asyncio.ensure_future(_drain(response))
@@ -180,18 +183,23 @@ class EndpointUpstream:
     ) -> "_EndpointExchange":
         """Raises UpstreamError for a failure before the first part of the answer."""
         timeouts = self.settings.timeouts
-        response: Response | None = None
+        response: aiohttp.ClientResponse | None = None
         started = perf_counter()
         left = max(0.0, deadline - started)
         # nothing of a whole answer comes before all of it is written
         limit = min(timeouts.first_token, left) if call.request.is_streamed else left
         try:
             async with asyncio.timeout(limit):
-                response = await self._send(self.dialect.path, body, call.headers)
+                response = await self._send(self._url, body, call.headers)
                 if response.status != 200:
                     raise await self._refusal(response)
                 exchange = _EndpointExchange(response, call, self, capture, started=started, deadline=deadline)
                 await exchange.begin()
+        except aiohttp.ServerTimeoutError as exc:
+            raise UpstreamError(
+                f"{self.name} cannot be reached within {timeouts.connect:g} s (agents.upstream.timeouts.connect)",
+                kind="connect",
+            ) from exc
         except TimeoutError as exc:
             _close(response)
             name = "whole" if limit == left else "first_token"
@@ -199,15 +207,23 @@ class EndpointUpstream:
                 f"{self.name} did not begin its answer within {limit:.3g} s (agents.upstream.timeouts.{name})",
                 kind="timeout",
             ) from exc
-        except ConnectionError as exc:
+        except aiohttp.ClientConnectorError as exc:
+            raise UpstreamError(f"{self.name} cannot be reached: {exc.strerror or exc}", kind="connect") from exc
+        except aiohttp.ClientError as exc:
             _close(response)
-            raise self._unconnected(exc) from exc
+            raise UpstreamError(f"{self.name} broke off: {type(exc).__name__}", kind="connect") from exc
         except BaseException:
             _close(response)
             raise
         return exchange
 
-    async def _send(self, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+    async def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.settings.timeouts.connect)
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
+            )
         all_headers = {
             **({"anthropic-version": _MESSAGES_VERSION} if self.dialect.name == "messages" else {}),
             **headers,
@@ -215,15 +231,11 @@ class EndpointUpstream:
             "accept-encoding": "identity",
             **self._key,
         }
-        return await self._connections.post(path, all_headers, body)
+        return await self._session.post(url, data=body, headers=all_headers, allow_redirects=False)
 
-    def _unconnected(self, error: ConnectionError) -> UpstreamError:
-        what = "cannot be reached" if isinstance(error, UnreachableError) else "broke off"
-        return UpstreamError(f"{self.name} {what}: {error}", kind="connect")
-
-    async def _refusal(self, response: Response) -> UpstreamError:
+    async def _refusal(self, response: aiohttp.ClientResponse) -> UpstreamError:
         content = b""
-        while len(content) < _LONGEST_ERROR and (part := await response.read()):
+        while len(content) < _LONGEST_ERROR and (part := await response.content.readany()):
             content += part
         _close(response)
         status = response.status
@@ -244,7 +256,7 @@ class _EndpointExchange:
 
     def __init__(
         self,
-        response: Response,
+        response: aiohttp.ClientResponse,
         call: UpstreamCall,
         upstream: EndpointUpstream,
         capture: TokenCapture,
@@ -299,7 +311,7 @@ class _EndpointExchange:
 
     async def _read(self) -> bytes:
         """More of the answer; empty = it is over. Raises ModelError for one that is too large."""
-        content = await self.response.read()
+        content = await self.response.content.readany()
         self._size += len(content)
         if self._size > self._settings.max_answer_bytes:
             raise ModelError(
@@ -311,7 +323,7 @@ class _EndpointExchange:
     async def _read_whole(self) -> bytes:
         try:
             parts = [await self._read()]
-            while parts[-1] and not self.response.is_over:
+            while parts[-1]:
                 async with asyncio.timeout(self._settings.timeouts.between_tokens):
                     parts.append(await self._read())
         except ModelError as exc:
@@ -348,7 +360,7 @@ class _EndpointExchange:
                     return
                 for chunk in self._stream.feed(content):
                     yield chunk
-            except (ModelError, BrokenResponseError, TimeoutError) as exc:
+            except (ModelError, aiohttp.ClientError, TimeoutError) as exc:
                 yield self._stream.fail(_stream_failure(exc, self._settings))
 
     @property
@@ -365,23 +377,19 @@ class _EndpointExchange:
         return CallOutcome(answer, failure, transcript.usage, self._first_seconds, tokens, problem)
 
 
-def _close(response: Response | None) -> None:
-    if response is not None:
+def _close(response: aiohttp.ClientResponse | None) -> None:
+    if response is None:
+        return
+    if response.content.at_eof():
+        response.release()
+    else:
         response.close()
 
 
-async def _whole(response: Response) -> bytes:
-    parts: list[bytes] = []
-    while part := await response.read():
-        parts.append(part)
-    response.close()
-    return b"".join(parts)
-
-
-async def _drain(response: Response) -> None:
-    with suppress(BrokenResponseError, TimeoutError):
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    with suppress(aiohttp.ClientError, TimeoutError):
         async with asyncio.timeout(_DRAIN_SECONDS):
-            await response.read()
+            await response.content.readany()
     _close(response)
 
 
@@ -453,6 +461,6 @@ def _stream_failure(error: Exception, settings: UpstreamConfig) -> str:
             f"the upstream sent nothing for {timeouts.between_tokens:g} s, or its answer took more than "
             f"{timeouts.whole:g} s (agents.upstream.timeouts)"
         )
-    if isinstance(error, BrokenResponseError):
-        return f"the upstream broke off: {error}"
+    if isinstance(error, aiohttp.ClientError):
+        return f"the upstream broke off: {type(error).__name__}"
     return str(error)
