@@ -52,7 +52,7 @@ from upturn.arbiter.policy_check import (
     learned_target,
 )
 from upturn.arbiter.posterior import Posterior, probability_best
-from upturn.arbiter.price import Price, Usage, cost_usd
+from upturn.arbiter.price import cost_usd
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
 from upturn.arbiter.replay import (
@@ -93,7 +93,6 @@ __all__ = [
     "PolicyCheck",
     "PolicyGate",
     "Posterior",
-    "Price",
     "PrimaryMetric",
     "Recording",
     "Replay",
@@ -110,7 +109,6 @@ __all__ = [
     "Tally",
     "Target",
     "Uniform",
-    "Usage",
     "agent_of",
     "all_estimates",
     "always",

@@ -5,7 +5,7 @@ A setting has one name, one default and one validation: the classes here, and th
 base of all sections), then ``config`` and ``load``.
 """
 
-from upturn.config.config import CORE, Config
+from upturn.config.config import CORE, TABLES, Config
 from upturn.config.contradiction import Contradiction, contradictions
 from upturn.config.gateway import GatewayConfig, RouteConfig
 from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
@@ -23,6 +23,7 @@ from upturn.config.learning import (
     RolloutConfig,
 )
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
+from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import USED_BY_POLICY, PolicyName, RoutingConfig
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
@@ -74,6 +75,7 @@ __all__ = [
     "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
+    "TABLES",
     "USED_BY_POLICY",
     "AccessConfig",
     "AdapterSettings",
@@ -101,6 +103,7 @@ __all__ = [
     "PoolConfig",
     "Positive",
     "Precision",
+    "PriceConfig",
     "Probability",
     "ProviderToolPolicy",
     "Rate",

@@ -4,6 +4,7 @@ No setting is ignored silently: each message names both sides. Only settings tha
 so a saved configuration, which contains every setting, is accepted.
 """
 
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -104,6 +105,10 @@ def _agents(config: Config) -> Iterator[Contradiction]:
         yield from _without_effect(config.run, "run", "agents", reason, names={"device"})
     for index, agent in enumerate(config.agents):
         yield from _agent(agent, f"agents[{index}]")
+        if agent.price and agent.price not in config.prices:
+            message = f"agents[{index}].price = {agent.price!r} has no table [prices.{json.dumps(agent.price)}]; "
+            known = ", ".join(map(repr, sorted(config.prices))) or "none"
+            yield Contradiction((f"agents[{index}].price", "prices"), f"{message}there is {known}; add it")
         yield from _context(agent, config.environment, f"agents[{index}]")
 
 
@@ -215,6 +220,13 @@ def _gateway(config: Config) -> Iterator[Contradiction]:
                     (setting, "agents"),
                     f"{setting} names {agent!r}, which is no agent; [[agents]] has: {', '.join(names)}",
                 )
+    if not config.prices:
+        reason = "without prices: no cost is known; add [prices.NAME] tables"
+        budgets = {"usd_per_day", "usd_per_month"}
+        limits: list[tuple[str, Settings]] = [("access.key_limits", config.access.key_limits)]
+        limits += [(f"access.tenants[{index}]", tenant) for index, tenant in enumerate(config.access.tenants)]
+        for prefix, section in limits:
+            yield from _without_effect(section, prefix, "prices", reason, names=budgets)
 
 
 def _training(config: Config) -> Iterator[Contradiction]:

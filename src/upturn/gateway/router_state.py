@@ -4,6 +4,7 @@ from pydantic import BaseModel
 from sqlalchemy import func, select
 
 from upturn.arbiter import Candidate
+from upturn.config import PriceConfig
 from upturn.loop.online import GENERAL, OnlineService
 from upturn.pool import schema
 from upturn.records import MODEL_CALL, Task
@@ -22,6 +23,14 @@ class BeliefEntry(BaseModel):
     """Outcomes in it; discounted and borrowed ones count partly."""
 
 
+class PriceEntry(BaseModel):
+    """The declared price of a version's tokens, in USD per million."""
+
+    input: float
+    cached_input: float
+    output: float
+
+
 class CandidateEntry(BaseModel):
     """One agent that calls may go to."""
 
@@ -37,6 +46,8 @@ class CandidateEntry(BaseModel):
     in_flight: int
     decisions: int
     """Stored decisions of the family for this version."""
+    price: PriceEntry | None
+    """None = unknown."""
     excluded_by: str
     """Why it is not eligible; empty = it is."""
 
@@ -76,6 +87,7 @@ class _View:
 
     def __init__(self, service: OnlineService, tenant: str, among: frozenset[str] | None) -> None:
         self._router = service.router
+        self._price = service.price
         self._tenant = tenant
         self._among = among
         self.counts = _decision_counts(service, tenant)
@@ -114,8 +126,16 @@ class _View:
             candidate_share=served.weight,
             in_flight=self._router.load.in_flight(served.agent),
             decisions=self.counts.get((family, version), 0),
+            price=_price_entry(self._price(version)),
             excluded_by="",
         )
+
+
+def _price_entry(price: PriceConfig | None) -> PriceEntry | None:
+    if price is None:
+        return None
+    cached_input = price.input if price.cached_input is None else price.cached_input
+    return PriceEntry(input=price.input, cached_input=cached_input, output=price.output)
 
 
 def _decision_counts(service: OnlineService, tenant: str) -> dict[tuple[str, str], int]:

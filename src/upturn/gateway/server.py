@@ -59,7 +59,7 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
         telemetry = open_telemetry(config.telemetry)
         parts = Parts(
-            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of),
+            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of, price=upstreams.price),
             open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
