@@ -33,7 +33,9 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
 
 
 @asynccontextmanager
-async def gateway(pool: Pool, **limits: float) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, GatewayMetrics]]:
+async def gateway(
+    pool: Pool, usd_per_day: float | None = None
+) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, GatewayMetrics]]:
     """A gateway with prices; ``usd_per_day``: of the tenant."""
     desk, metrics = open_desk(pool, prices=PRICES), GatewayMetrics()
     access = AccessConfig(tenants=(TenantConfig(name="default", usd_per_day=usd_per_day),))
