@@ -64,3 +64,28 @@ def test_a_budget_without_any_price_is_refused() -> None:
         f"access.tenants[0].usd_per_month = 9.0 {cause}",
     ]
     parse_full_config({"agents": [FAR], "access": access, "prices": {"gpt-5.1": DEAR}, "loop": {"train": []}})
+
+
+def objective_problems(policy: str, objective: dict[str, float], **sections: Any) -> list[str]:
+    routing = {"policy": policy, "objective": objective}
+    with pytest.raises(ConfigError) as caught:
+        parse_full_config({"agents": [FAR], "routing": routing, "loop": {"train": []}, **sections})
+    return list(caught.value.problems)
+
+
+def test_weights_need_a_policy_that_weighs_and_costs_need_prices() -> None:
+    prices = {"gpt-5.1": DEAR}
+    assert objective_problems("uniform", {"latency_weight": 0.1}) == [
+        "routing.objective.latency_weight = 0.1 has no effect with routing.policy = 'uniform', which weighs neither "
+        "costs nor latencies"
+    ]
+    assert objective_problems("cheapest", {}, prices=prices) == [
+        "routing.policy = 'cheapest' needs routing.objective.cost_weight or latency_weight above 0; without them "
+        "all agents are as cheap"
+    ]
+    assert objective_problems("thompson", {"cost_weight": 2.0}) == [
+        "agents[0] ('far') has no price, but routing.objective.cost_weight = 2.0 weighs costs; add "
+        '[prices."gpt-5.1"]'
+    ]
+    routing = {"policy": "cheapest", "objective": {"cost_weight": 1}}
+    parse_full_config({"agents": [FAR], "prices": prices, "routing": routing, "loop": {"train": []}})

@@ -5,8 +5,10 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.consumption import Consumption, Expected
 from upturn.arbiter.learner import Learner, PrimaryMetric
 from upturn.arbiter.minimum_coverage import MinimumCoverage
+from upturn.arbiter.objective import Objective
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -69,7 +71,7 @@ from upturn.arbiter.replay import (
     replay,
     route_lines,
 )
-from upturn.arbiter.router import Router, RunKey
+from upturn.arbiter.router import Router, RunKey, candidates_of
 from upturn.arbiter.tally import Capability, Count, Tally, capabilities
 
 __all__ = [
@@ -79,10 +81,12 @@ __all__ = [
     "Capability",
     "CheapestAboveBar",
     "CheckedEstimates",
+    "Consumption",
     "ContextualPolicy",
     "Count",
     "DiscountedThompson",
     "EpsilonGreedy",
+    "Expected",
     "FixedWeights",
     "GaussianThompson",
     "HierarchicalThompson",
@@ -95,6 +99,7 @@ __all__ = [
     "LogisticThompson",
     "MinimumCoverage",
     "NearestNeighbours",
+    "Objective",
     "OffPolicyEstimate",
     "Offer",
     "PolicyCheck",
@@ -120,6 +125,7 @@ __all__ = [
     "agent_of",
     "all_estimates",
     "always",
+    "candidates_of",
     "capabilities",
     "check_estimates",
     "check_new_policy",

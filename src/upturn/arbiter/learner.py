@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from time import time
 
+from upturn.arbiter.consumption import Consumption
 from upturn.arbiter.policy import RoutingOutcome, StoredPolicy
 from upturn.pool import Pool, Scope
 from upturn.pool.serving import RouterSnapshot, last_sequence, load_router, outcomes_after, save_router
@@ -60,6 +61,8 @@ class Learner:
         self.learned = 0
         """Outcomes with a reward that this object has taught the policy."""
         self.pool = pool
+        self.consumption: Consumption | None = None
+        """Follows what is learned, so that forecasts depend on the same records; None = nothing is forecast."""
         self._tenant = tenant
         self._metric = metric or PrimaryMetric()
         self._clock = clock
@@ -94,6 +97,7 @@ class Learner:
             learned += outcome.reward is not None
         self.sequence = max(self.sequence, end)
         self.learned += learned
+        self._follow()
         return learned
 
     def outcomes_since(self, sequence: int) -> int:
@@ -110,7 +114,14 @@ class Learner:
         """Continues from a snapshot of the same policy."""
         self.policy.restore(snapshot.state)
         self.sequence = snapshot.sequence
+        self._follow()
+
+    def _follow(self) -> None:
+        if self.consumption is not None:
+            self.consumption.follow(self.sequence)
 
     def save(self) -> None:
         """Stores the snapshot in the pool, unless that has a later one. The pool must be open for writing."""
         save_router(self.pool, self.key, self.snapshot(), now=self._clock())
+        if self.consumption is not None:
+            self.consumption.save()

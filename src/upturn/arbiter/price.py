@@ -9,6 +9,10 @@ PER = 1_000_000
 
 def cost_usd(usage: TokenUsage, price: PriceConfig) -> float:
     """Returns the cost of a call in USD."""
-    cached = price.input if price.cached_input is None else price.cached_input
-    fresh = usage.input - usage.cached_input
-    return (fresh * price.input + usage.cached_input * cached + usage.output * price.output) / PER
+    return tokens_usd(usage.input, usage.cached_input, usage.output, price)
+
+
+def tokens_usd(read: float, cached: float, written: float, price: PriceConfig) -> float:
+    """Returns the cost of tokens in USD. ``read`` includes ``cached``; numbers of tokens may be means."""
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    return ((read - cached) * price.input + cached * cached_price + written * price.output) / PER

@@ -5,8 +5,9 @@ A setting has one name, one default and one validation: the classes here, and th
 base of all sections), then ``config`` and ``load``.
 """
 
+from upturn.config.combination import Contradiction
 from upturn.config.config import CORE, TABLES, Config
-from upturn.config.contradiction import Contradiction, contradictions
+from upturn.config.contradiction import contradictions
 from upturn.config.gateway import GatewayConfig, RouteConfig
 from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
 from upturn.config.learning import (
@@ -25,7 +26,7 @@ from upturn.config.learning import (
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
-from upturn.config.routing import USED_BY_POLICY, PolicyName, RoutingConfig
+from upturn.config.routing import USED_BY_POLICY, WITHOUT_OBJECTIVE, ObjectiveConfig, PolicyName, RoutingConfig
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
@@ -77,6 +78,7 @@ __all__ = [
     "SHIPPED_MODELS",
     "TABLES",
     "USED_BY_POLICY",
+    "WITHOUT_OBJECTIVE",
     "AccessConfig",
     "AdapterSettings",
     "AgentConfig",
@@ -97,6 +99,7 @@ __all__ = [
     "LoopConfig",
     "Name",
     "NotNegative",
+    "ObjectiveConfig",
     "OptimiserSettings",
     "Packing",
     "PolicyName",

@@ -15,7 +15,7 @@ from upturn.records.codec import (
     serialization_problem,
     to_json,
 )
-from upturn.records.decision import Alternative, Arm, Decision, Feedback, FeedbackSubject
+from upturn.records.decision import Alternative, Arm, Decision, Feedback, FeedbackSubject, Forecast
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
 from upturn.records.key import AdminAct, ApiKey, Role
@@ -66,6 +66,7 @@ __all__ = [
     "EvaluationVerdict",
     "Feedback",
     "FeedbackSubject",
+    "Forecast",
     "GateResult",
     "Group",
     "JsonValue",
