@@ -3,16 +3,18 @@
 Start with ``outcome``.
 """
 
-from upturn.pool.serving.outcome import Metric, StoredOutcome, evaluated_until, last_sequence, outcomes_after
+from upturn.pool.serving.metric_count import MetricCount, metric_counts
+from upturn.pool.serving.outcome import StoredOutcome, evaluated_until, last_sequence, outcomes_after
 from upturn.pool.serving.snapshot import RouterSnapshot, load_router, save_router
 
 __all__ = [
-    "Metric",
+    "MetricCount",
     "RouterSnapshot",
     "StoredOutcome",
     "evaluated_until",
     "last_sequence",
     "load_router",
+    "metric_counts",
     "outcomes_after",
     "save_router",
 ]
