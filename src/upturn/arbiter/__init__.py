@@ -6,7 +6,7 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 
 from upturn.arbiter.checker import check_routing_policy
 from upturn.arbiter.consumption import Consumption, Expected
-from upturn.arbiter.learner import Learner, PrimaryMetric
+from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
 from upturn.arbiter.objective import Objective
 from upturn.arbiter.off_policy import (
@@ -105,7 +105,6 @@ __all__ = [
     "PolicyCheck",
     "PolicyGate",
     "Posterior",
-    "PrimaryMetric",
     "Recording",
     "Replay",
     "ReplayOptions",

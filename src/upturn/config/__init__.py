@@ -24,6 +24,7 @@ from upturn.config.learning import (
     RolloutConfig,
 )
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
+from upturn.config.metric import MetricConfig, MetricLevel, declared_metrics, joint_reward, taught_metrics
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import USED_BY_POLICY, WITHOUT_OBJECTIVE, ObjectiveConfig, PolicyName, RoutingConfig
@@ -97,6 +98,8 @@ __all__ = [
     "LimitSettings",
     "Limits",
     "LoopConfig",
+    "MetricConfig",
+    "MetricLevel",
     "Name",
     "NotNegative",
     "ObjectiveConfig",
@@ -133,9 +136,11 @@ __all__ = [
     "api_keys",
     "changed_settings",
     "contradictions",
+    "declared_metrics",
     "default_value",
     "dump_settings",
     "is_loopback",
+    "joint_reward",
     "load_config",
     "merge_settings",
     "nested_settings",
@@ -145,4 +150,5 @@ __all__ = [
     "refuse",
     "report_unused",
     "settings",
+    "taught_metrics",
 ]

@@ -60,7 +60,7 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
             version = store_agent_version(pool, version_of(agent))
             in_service.configure(version, max_concurrent=agent.load_cap)
         policy, metrics = policy_of(config), GatewayMetrics()
-        learner = Learner(pool, policy, tenant=ALL_TENANTS)
+        learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
         objective = objective_of(config, registry, learner, tenant=ALL_TENANTS)
         background = Background(in_service, registry, upstreams, learner, metrics=metrics)
         background.sync()

@@ -4,18 +4,20 @@ Start with ``outcome``; ``consumption`` has the tokens and seconds of calls and 
 """
 
 from upturn.pool.serving.consumption import Consumed, consumption_after
-from upturn.pool.serving.outcome import Metric, StoredOutcome, evaluated_until, last_sequence, outcomes_after
+from upturn.pool.serving.metric_count import MetricCount, metric_counts
+from upturn.pool.serving.outcome import StoredOutcome, evaluated_until, last_sequence, outcomes_after
 from upturn.pool.serving.snapshot import RouterSnapshot, load_router, save_router
 
 __all__ = [
     "Consumed",
-    "Metric",
+    "MetricCount",
     "RouterSnapshot",
     "StoredOutcome",
     "consumption_after",
     "evaluated_until",
     "last_sequence",
     "load_router",
+    "metric_counts",
     "outcomes_after",
     "save_router",
 ]
