@@ -76,8 +76,8 @@ def objective_problems(policy: str, objective: dict[str, float], **sections: Any
 def test_weights_need_a_policy_that_weighs_and_costs_need_prices() -> None:
     prices = {"gpt-5.1": DEAR}
     assert objective_problems("uniform", {"latency_weight": 0.1}) == [
-        "routing.objective.latency_weight = 0.1 has no effect with routing.policy = 'uniform', which weighs neither "
-        "costs nor latencies"
+        "routing.objective.latency_weight = 0.1 has no effect with routing.policy = 'uniform', which weighs "
+        "neither costs nor latencies"
     ]
     assert objective_problems("cheapest", {}, prices=prices) == [
         "routing.policy = 'cheapest' needs routing.objective.cost_weight or latency_weight above 0; without them "

@@ -12,9 +12,10 @@ import pytest
 from tests.loop.online.online_desk import Desk, open_desk
 from upturn.config import AccessConfig, GatewayConfig, PriceConfig, TenantConfig
 from upturn.dialects import ModelAnswer, Text, TokenUsage
-from upturn.gateway import Observer, Parts, build_app
+from upturn.gateway import Observer, Parts, build_app, open_gateway
 from upturn.gateway.access import open_guard
 from upturn.gateway.observation import GatewayMetrics
+from upturn.loop.trainers.registry import parse_full_config
 from upturn.models.upstreams import UpstreamError
 from upturn.pool import Pool
 from upturn.pool.calls import calls_of_episode
@@ -127,3 +128,42 @@ async def test_a_client_that_leaves_pays_an_estimate(pool: Pool) -> None:
     [stored] = calls_of_episode(pool.engine, "run", tenant="default")
     assert (stored.call.status, stored.call.input_tokens, stored.call.is_usage_estimated) == ("cancelled", 2, True)
     assert stored.call.cost_usd == pytest.approx(2 * 1_000 / 1e6)
+
+
+CONFIG = {
+    "agents": [
+        {"name": "dear", "kind": "callable", "import_path": "tests.gateway.test_prices:answer", "price": "dear"},
+        {"name": "free", "kind": "callable", "import_path": "tests.gateway.test_prices:answer", "price": "free"},
+    ],
+    "prices": {"dear": {"input": 1_000, "output": 1_000}, "free": {"input": 0, "output": 0}},
+    "routing": {"policy": "thompson", "objective": {"cost_weight": 10.0}},
+    "loop": {"train": []},
+}
+
+
+def answer(instruction: str, turns: object, observation: object) -> str:
+    """The agent of these tests."""
+    return "yes"
+
+
+async def test_the_objective_of_the_configuration_routes_to_what_is_cheap(tmp_path: Path) -> None:
+    config = parse_full_config({**CONFIG, "pool": {"path": str(tmp_path / "pool.db")}})
+    states = []
+    for _ in range(2):  # a restart changes no forecast
+        with open_gateway(config, {}, host="127.0.0.1") as opened:
+            transport = httpx2.ASGITransport(app=opened.app)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                if not states:
+                    body = CHAT | {"model": "default"}
+                    decided = [(await client.post("/v1/chat/completions", json=body)).headers for _ in range(20)]
+                    thumb = {"metric": "thumbs", "value": 1, "decision_id": decided[0]["x-upturn-decision"]}
+                    assert (await client.post("/v1/feedback", json=thumb)).status_code == 200  # it learns now
+                states.append((await client.get("/v1/router/state")).json())
+    assert sum(headers["x-upturn-agent-version"] == "free@base" for headers in decided) >= 17  # P(fewer) < 1e-5
+    assert states[0]["objective"] == {"cost_weight": 10.0, "latency_weight": 0.0}
+    free, dear = (
+        {c["agent"]: c for c in states[0]["families"][0]["candidates"]}[name] for name in ("free", "dear")
+    )
+    assert (free["forecast"]["cost_usd"], free["forecast"]["handicap"]) == (0.0, 0.0)
+    assert dear["forecast"]["handicap"] == pytest.approx(10 * dear["forecast"]["cost_usd"])
+    assert states[1]["families"][0]["candidates"] == states[0]["families"][0]["candidates"]
