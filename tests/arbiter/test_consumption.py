@@ -73,7 +73,7 @@ def read(pool: Pool, *ends: int) -> Consumption:
 def last(pool: Pool) -> int:
     with pool.engine.connect() as connection:
         rows = [*connection.execute(schema.calls.select()), *connection.execute(schema.trajectories.select())]
-    return max(row.sequence for row in rows)
+    return int(max(row.sequence for row in rows))
 
 
 def test_answered_calls_and_routed_tasks_count(pool: Pool) -> None:

@@ -148,7 +148,7 @@ def answer(instruction: str, turns: object, observation: object) -> str:
 
 async def test_the_objective_of_the_configuration_routes_to_what_is_cheap(tmp_path: Path) -> None:
     config = parse_full_config({**CONFIG, "pool": {"path": str(tmp_path / "pool.db")}})
-    states = []
+    states: list[Any] = []
     for _ in range(2):  # a restart changes no forecast
         with open_gateway(config, {}, host="127.0.0.1") as opened:
             transport = httpx2.ASGITransport(app=opened.app)
