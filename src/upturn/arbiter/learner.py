@@ -52,6 +52,11 @@ class Learner:
         self.key = f"{policy.name}-{sha256(text.encode()).hexdigest()[:16]}"
         """Of the snapshot in the pool. Other settings have another key, and learn from the beginning."""
 
+    def count_consumption(self) -> Consumption:
+        """Returns the tokens and seconds of calls and tasks, counted from now on; call it before ``start``."""
+        self.consumption = Consumption(self.pool, tenant=self._tenant)
+        return self.consumption
+
     def start(self) -> None:
         """Learns everything that is stored, from the snapshot on if there is one."""
         snapshot = load_router(self.pool.engine, self.key)

@@ -61,7 +61,7 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
             in_service.configure(version, max_concurrent=agent.load_cap)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
-        objective = objective_of(config, registry, learner, tenant=ALL_TENANTS)
+        objective = objective_of(config, registry, learner)
         background = Background(in_service, registry, upstreams, learner, metrics=metrics)
         background.sync()
         learner.start()

@@ -196,8 +196,7 @@ def open_run(
         in_service = _configured_agents(config, pool, registry := AgentRegistry())
         run_id, seed = run_dir.name, config.run.seed
         learner = Learner(pool, policy, tenant=config.pool.tenant, metrics=config.gateway.metrics)
-        objective = objective_of(config, registry, learner, tenant=config.pool.tenant)
-        router = Router(registry, policy, RunKey(run_id, seed), objective=objective)
+        router = Router(registry, policy, RunKey(run_id, seed), objective=objective_of(config, registry, learner))
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", seed), learner=learner)
         progress = FailureProgress(progress, service.failures)
         world = None if world is None else replace(world, device=device)

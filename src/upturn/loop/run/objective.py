@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 
-from upturn.arbiter import AgentRegistry, Consumption, Learner, Objective
+from upturn.arbiter import AgentRegistry, Learner, Objective
 from upturn.config import Config, ObjectiveConfig, PriceConfig
 from upturn.errors import UnknownNameError
-from upturn.pool import Scope
 
 
-def objective_of(config: Config, registry: AgentRegistry, learner: Learner, *, tenant: Scope) -> Objective | None:
+def objective_of(config: Config, registry: AgentRegistry, learner: Learner) -> Objective | None:
     """Returns the objective, whose forecasts follow what the learner learns, before it starts.
 
     None = the configuration has neither prices nor weights: there is nothing to forecast.
@@ -16,8 +15,7 @@ def objective_of(config: Config, registry: AgentRegistry, learner: Learner, *, t
     weights = config.routing.objective
     if not config.prices and weights == ObjectiveConfig():
         return None
-    learner.consumption = Consumption(learner.pool, tenant=tenant)
-    return Objective(weights, learner.consumption, price_in_service(config, registry))
+    return Objective(weights, learner.count_consumption(), price_in_service(config, registry))
 
 
 def price_in_service(config: Config, registry: AgentRegistry) -> Callable[[str], PriceConfig | None]:
