@@ -8,6 +8,7 @@ base of all sections), then ``config`` and ``load``.
 from upturn.config.combination import Contradiction
 from upturn.config.config import CORE, TABLES, Config
 from upturn.config.contradiction import contradictions
+from upturn.config.family import FamilyRule
 from upturn.config.gateway import GatewayConfig, RouteConfig
 from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
 from upturn.config.learning import (
@@ -90,6 +91,7 @@ __all__ = [
     "Count",
     "CurriculumSettings",
     "EnvironmentConfig",
+    "FamilyRule",
     "FilePath",
     "GateSettings",
     "GatewayConfig",

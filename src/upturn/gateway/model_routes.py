@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from upturn.dialects import Message, ModelRequest, Text, dialect_of
 from upturn.gateway.access import Guard
+from upturn.gateway.episode_name import family_name
 from upturn.gateway.http import headers_of
 from upturn.gateway.openapi import ERRORS, errors
 from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
@@ -79,7 +80,7 @@ def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
             asked,
             permitted.client,
             {},
-            family=headers.get("x-upturn-family", "embeddings"),
+            family=family_name(headers, {}) or "embeddings",
             started=perf_counter(),
         )
         async with guard.place(permitted.caller, tokens=estimated_tokens(asked)) as usage:

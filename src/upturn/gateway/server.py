@@ -10,6 +10,7 @@ from uuid import uuid4
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
+from upturn.arbiter.texts import TextClusters, TextLearner
 from upturn.config import Config
 from upturn.gateway.access import open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
@@ -18,7 +19,7 @@ from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
-from upturn.loop.online import OnlineService, RouteTable, TaskQueue
+from upturn.loop.online import FamilyGuess, OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import (
     InService,
     limits_of,
@@ -67,9 +68,16 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         learner.start()
         key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
         router = Router(registry, policy, key, objective=objective)
+        if config.gateway.clusters:
+            background.texts = TextLearner(pool, TextClusters(config.gateway.clusters))
+            background.texts.start()
+        families = FamilyGuess(
+            config.gateway.families, None if background.texts is None else background.texts.clusters
+        )
+        routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
         parts = Parts(
-            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of, price=upstreams.price),
+            OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, families=families),
             open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
@@ -81,7 +89,7 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         try:
             yield Gateway(with_origins(build_app(parts), config.access), parts.service)
         finally:
-            learner.save()
+            background.save()
             if telemetry is not None:
                 telemetry.close()
 
