@@ -138,11 +138,11 @@ def test_parts_restarts_and_snapshots_give_the_same_bits(pool: Pool) -> None:
     assert forward.sequence == end // 2
     assert forward.state() == read(pool, end // 2).state()
     middle = forward.state()
-    forward.save()
+    forward.save(forward.snapshot())
     assert read(pool).state() == whole  # from the snapshot on
     pool.write(lambda connection: connection.execute(delete(schema.router_states)) and None)
     assert read(pool).state() == whole
-    read(pool).save()
+    read(pool).save(read(pool).snapshot())
     assert read(pool, end // 2).state() == middle  # the snapshot has later records
 
 
@@ -152,7 +152,7 @@ def test_forecasts_follow_what_is_learned(pool: Pool) -> None:
     consumption = learner.count_consumption()
     learner.start()
     assert consumption.sequence == learner.sequence == last(pool)
-    learner.save()
+    consumption.save(consumption.snapshot())
     again = Learner(pool, DiscountedThompson(), tenant=ALL_TENANTS)
     counted = again.count_consumption()
     again.start()

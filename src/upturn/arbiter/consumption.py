@@ -131,9 +131,15 @@ class Consumption:
         """Returns the number of calls and tasks in the means, at most ``WINDOW``."""
         return self._cells.get(family, {}).get(version, _NOTHING).seconds.count
 
-    def save(self) -> None:
-        """Stores the means in the pool, to save time at the next start. The pool must be open for writing."""
-        save_router(self._pool, self._key, RouterSnapshot(self.state(), self.sequence), now=self._clock())
+    def snapshot(self) -> RouterSnapshot:
+        """Returns all means, and the number of the last record in them."""
+        return RouterSnapshot(self.state(), self.sequence)
+
+    def save(self, snapshot: RouterSnapshot) -> None:
+        """Stores a snapshot in the pool, to save time at the next start; from any thread.
+
+        The pool must be open for writing."""
+        save_router(self._pool, self._key, snapshot, now=self._clock())
 
     def state(self) -> str:
         """Returns all means as JSON text."""

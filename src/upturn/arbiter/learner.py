@@ -113,5 +113,3 @@ class Learner:
         writing.
         """
         save_router(self.pool, self.key, snapshot or self.snapshot(), now=self._clock())
-        if self.consumption is not None:
-            self.consumption.save()
