@@ -22,7 +22,15 @@ from upturn.gateway.observed_call import Observer
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import FamilyGuess, OnlineService, RouteTable, TaskQueue
-from upturn.loop.run import InService, limits_of, load_checked_kit, policy_of, store_agent_version, version_of
+from upturn.loop.run import (
+    InService,
+    limits_of,
+    load_checked_kit,
+    objective_of,
+    policy_of,
+    store_agent_version,
+    version_of,
+)
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
 
@@ -56,19 +64,22 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
             in_service.configure(version, max_concurrent=agent.load_cap)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
+        objective = objective_of(config, registry, learner)
         background = Background(in_service, registry, upstreams, learner, metrics=metrics)
         background.sync()
         learner.start()
-        router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
+        key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
+        router = Router(registry, policy, key, objective=objective)
         if config.gateway.clusters:
             background.texts = TextLearner(pool, TextClusters(config.gateway.clusters))
             background.texts.start()
         families = FamilyGuess(
             config.gateway.families, None if background.texts is None else background.texts.clusters
         )
+        routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
         parts = Parts(
-            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of, families=families),
+            OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, families=families),
             open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
