@@ -6,6 +6,7 @@ policy can choose an ineligible agent or log a wrong propensity.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Protocol, runtime_checkable
 
@@ -87,7 +88,12 @@ class ContextualPolicy(RoutingPolicy, Protocol):
 
 def features_of(policy: RoutingPolicy, task: Task) -> tuple[float, ...]:
     """Returns the features that the policy sees of a task; empty = it uses none."""
-    return policy.features(task) if isinstance(policy, ContextualPolicy) else ()
+    return policy.features(task) if _has_features(type(policy)) and isinstance(policy, ContextualPolicy) else ()
+
+
+@lru_cache(maxsize=64)
+def _has_features(kind: type) -> bool:
+    return callable(getattr(kind, "features", None))
 
 
 class _TallyPolicy:
@@ -182,7 +188,7 @@ class Uniform(_TallyPolicy):
 
 
 class EpsilonGreedy(_TallyPolicy):
-    """The candidate with the highest posterior mean, except for a share ``epsilon`` of uniform exploration."""
+    """The highest posterior mean minus handicap, except for a share ``epsilon`` of uniform exploration."""
 
     def __init__(self, *, epsilon: float = 0.1, tally: Tally | None = None) -> None:
         if not 0 < epsilon <= 1:
@@ -192,7 +198,10 @@ class EpsilonGreedy(_TallyPolicy):
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """Returns ``epsilon / K`` for each, and ``1 - epsilon`` shared by those with the highest mean."""
-        means = [self.tally.posterior(task.family, candidate.version).mean for candidate in candidates]
+        means = [
+            self.tally.posterior(task.family, candidate.version).mean - candidate.handicap
+            for candidate in candidates
+        ]
         leaders = [float(mean == max(means)) for mean in means]
         return _with_floor([leader / sum(leaders) for leader in leaders], self.epsilon)
 

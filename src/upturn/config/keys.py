@@ -1,10 +1,9 @@
 """The section of ``upturn.toml`` for keys, limits and browsers, and the policy for tools that a provider runs."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Annotated, Literal, TypeAlias
-
-from pydantic import Field
 
 from upturn.config.settings import (
     Count,
@@ -13,6 +12,7 @@ from upturn.config.settings import (
     Positive,
     Settings,
     WholeNumber,
+    matches,
     report_unused,
     settings,
 )
@@ -21,7 +21,9 @@ ProviderToolPolicy: TypeAlias = Literal["allow", "strip", "refuse"]
 """What happens to a request that asks the provider to fetch or run something (docs/gateway-security.md). ``strip``:
 that is taken out, and the call's record says so."""
 
-Origin = Annotated[str, Field(pattern=r"^https?://[^/*?#\s]+$")]
+Origin = Annotated[
+    str, matches(r"https?://[^/*?#\s]+", "scheme and host, such as https://app.example.com, without a path")
+]
 """Scheme, host and port of a web page, such as ``https://shop.example``."""
 
 
@@ -97,6 +99,7 @@ class AccessConfig(Settings):
         return self.keys == "required" or not is_loopback(host)
 
 
+@lru_cache(maxsize=64)  # every request asks for its host
 def is_loopback(host: str) -> bool:
     """Returns whether an address can be reached from this machine alone; other names than localhost may be any."""
     if host == "localhost":
