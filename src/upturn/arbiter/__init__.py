@@ -5,6 +5,7 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.constraint import Constraints
 from upturn.arbiter.consumption import Consumption, Expected
 from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
@@ -81,6 +82,7 @@ __all__ = [
     "Capability",
     "CheapestAboveBar",
     "CheckedEstimates",
+    "Constraints",
     "Consumption",
     "ContextualPolicy",
     "Count",

@@ -8,10 +8,11 @@ policy, so its probabilities, and the logged propensities, stay exact. They are 
 from collections.abc import Callable, Sequence
 from math import fsum
 
+from upturn.arbiter.constraint import prompt_tokens
 from upturn.arbiter.consumption import Consumption, Expected
 from upturn.arbiter.price import tokens_usd
 from upturn.config import ObjectiveConfig, PriceConfig
-from upturn.records import Forecast
+from upturn.records import Forecast, Task
 
 
 class Objective:
@@ -36,6 +37,16 @@ class Objective:
         seconds = [used.seconds for used in expected]
         weighed = zip(costs, seconds, handicaps(self.weights, costs, seconds), strict=True)
         return [Forecast(cost, duration, handicap) for cost, duration, handicap in weighed]
+
+    def expected_usd(self, task: Task, version: str) -> float | None:
+        """Returns what a call or task will probably cost, for budgets; None = the version has no price.
+
+        Unlike a forecast, it counts all of a prompt that is longer than usual.
+        """
+        price = self._price(version)
+        used = self.consumption.expected(task.family, version)
+        read = max(used.input_tokens, prompt_tokens(task))
+        return expected_cost(used._replace(input_tokens=read), price)
 
 
 def handicaps(weights: ObjectiveConfig, costs: Sequence[float | None], seconds: Sequence[float]) -> list[float]:
