@@ -178,7 +178,9 @@ class Budgets:
             ):
                 planned = spent + sums.reserved_usd
                 if usd is not None and (planned >= usd or planned + estimate_usd > usd):
-                    text = f"{_spent(owner, sums, spent, limit=usd, period=name)}; raise its usd_per_{name} for more"
+                    text = (
+                        f"{_spent(owner, sums, spent, limit=usd, period=name)}; raise its usd_per_{name} for more"
+                    )
                     raise _too_many(text, "budget_exceeded", period.end - self._clock())
 
     def left(self, limits: Mapping[Owner, Limits]) -> Left | None:
