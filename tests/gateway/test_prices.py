@@ -195,9 +195,8 @@ async def test_calls_in_flight_reserve_what_they_will_probably_cost(pool: Pool) 
         assert int(refused.headers["retry-after"]) > 0
         error = refused.json()["error"]
         assert error["code"] == "budget_exceeded"
-        assert error["message"].startswith(
-            "the tenant 'default' has spent 5 of 6 USD of this day (UTC), and no agent"
-        )
+        start = "the tenant 'default' has spent 0 of 6 USD of this day (UTC), and calls in flight will cost about 5"
+        assert error["message"].startswith(f"{start}, and no agent is eligible")
         assert "ann@1: expected to cost 2.5 USD, and 1 USD of the budget are left" in error["message"]
         assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200  # they cost less
 

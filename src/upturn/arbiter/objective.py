@@ -10,9 +10,23 @@ from math import fsum
 
 from upturn.arbiter.constraint import prompt_tokens
 from upturn.arbiter.consumption import Consumption, Expected
-from upturn.arbiter.price import tokens_usd
 from upturn.config import ObjectiveConfig, PriceConfig
+from upturn.dialects import TokenUsage
 from upturn.records import Forecast, Task
+
+PER = 1_000_000
+"""Prices are per million tokens."""
+
+
+def cost_usd(usage: TokenUsage, price: PriceConfig) -> float:
+    """Returns the cost of a call in USD."""
+    return _tokens_usd(usage.input, usage.cached_input, usage.output, price)
+
+
+def _tokens_usd(read: float, cached: float, written: float, price: PriceConfig) -> float:
+    """Returns the cost of tokens in USD. ``read`` includes ``cached``; numbers of tokens may be means."""
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    return ((read - cached) * price.input + cached * cached_price + written * price.output) / PER
 
 
 class Objective:
@@ -62,4 +76,4 @@ def expected_cost(used: Expected, price: PriceConfig | None) -> float | None:
     """Returns the expected cost in USD; None = the price is unknown."""
     if price is None:
         return None
-    return tokens_usd(used.input_tokens, used.cached_tokens, used.output_tokens, price)
+    return _tokens_usd(used.input_tokens, used.cached_tokens, used.output_tokens, price)

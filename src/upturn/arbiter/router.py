@@ -154,7 +154,10 @@ class Router:
         known = self.registry.screen(task, self.load, among)
         able = self.constraints.screened(known, task)
         if not able.offers:
-            raise RoutingError(_no_agent(task, able), kind="unable" if known.offers else "unavailable")
+            if known.offers:
+                raise RoutingError(f"{_no_agent(task, able)}. Change the request, or add an agent", kind="unable")
+            cure = "Add an agent that may do it, or wait where the load cap is the reason"
+            raise RoutingError(f"{_no_agent(task, able)}. {cure}" if able.exclusions else _no_agent(task, able))
         if budget_usd is None or self.objective is None:
             return able
         reasons = {
@@ -315,5 +318,5 @@ def _no_agent(task: Task, screening: Screening) -> str:
     reasons = "; ".join(f"{excluded.version}: {excluded.reason}" for excluded in screening.exclusions)
     return (
         f"no agent is eligible for task {task.id!r} (family {task.family!r}, tenant {task.tenant!r}, environment "
-        f"{task.environment!r}): {reasons}. Add an agent that may do it, or wait where the load cap is the reason"
+        f"{task.environment!r}): {reasons}"
     )
