@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp
 
-from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
+from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
 from upturn.arbiter.texts import TextClusters, TextLearner
 from upturn.config import Config
 from upturn.gateway.access import open_guard, with_origins
@@ -70,6 +70,7 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         learner.start()
         key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
         router = Router(registry, policy, key, objective=objective)
+        router.constraints = Constraints(config.agents, config.access.tenants)
         if config.gateway.clusters:
             background.texts = TextLearner(pool, TextClusters(config.gateway.clusters))
             background.texts.start()
