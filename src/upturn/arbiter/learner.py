@@ -14,7 +14,7 @@ from upturn.arbiter.policy import RoutingOutcome, StoredPolicy
 from upturn.pool import Pool, Scope
 from upturn.pool.serving import RouterSnapshot, last_sequence, load_router, outcomes_after, save_router
 
-FOLD = 1
+FOLD = 2
 """Incremented when the same records teach something else; older snapshots are then not used."""
 
 

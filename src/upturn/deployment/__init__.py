@@ -16,7 +16,7 @@ from upturn.deployment.agents import (
 )
 from upturn.deployment.best_agent import BestAgent, BestAgentRule, BestAgentSearch, identify_best
 from upturn.deployment.best_agent_simulation import EXPERIMENTS, best_agent_results
-from upturn.deployment.canary import Canary
+from upturn.deployment.canary import Canary, episode_digest
 from upturn.deployment.episode import Awaited, Episode, Served, episodes_of, split_settled
 from upturn.deployment.plan import (
     FALSE_FAILURES,
@@ -28,6 +28,7 @@ from upturn.deployment.plan import (
     validation_shares,
 )
 from upturn.deployment.release import (
+    ACTS,
     OPEN_STATES,
     History,
     Override,
@@ -36,6 +37,7 @@ from upturn.deployment.release import (
     apply_traffic,
     candidate_share,
     check_free,
+    find_release,
     history_of,
     hold,
     incumbent_of,
@@ -50,6 +52,7 @@ from upturn.deployment.simulation import SCENARIOS, grid, simulation_results
 from upturn.deployment.validation import Comparison, Pair, Validation, ValidationVerdict, pairs_of, validate
 
 __all__ = [
+    "ACTS",
     "EXPERIMENTS",
     "FALSE_FAILURES",
     "OPEN_STATES",
@@ -81,7 +84,9 @@ __all__ = [
     "capability_profiles",
     "check_free",
     "deploy_improved_agent",
+    "episode_digest",
     "episodes_of",
+    "find_release",
     "grid",
     "history_of",
     "hold",

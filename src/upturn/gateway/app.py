@@ -3,13 +3,13 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from time import time
 from typing import Any, NamedTuple
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
@@ -53,6 +53,8 @@ class Parts(NamedTuple):
     """None = there is no environment."""
     learn: Callable[[], None] = lambda: None
     """Called after feedback was stored."""
+    further: Sequence[APIRouter] = ()
+    """Further endpoints."""
     background: Callable[[], Awaitable[None]] | None = None
     """Runs beside the calls, until it is cancelled."""
     on_stop: Callable[[], Awaitable[None]] | None = None
@@ -80,6 +82,7 @@ def build_app(parts: Parts) -> FastAPI:
         resource_routes(service, parts.guard, parts.observer, parts.learn),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
+        *parts.further,
     ):
         app.include_router(routes)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)

@@ -16,6 +16,7 @@ from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
+from upturn.gateway.operations import Operators, release_routes
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import OnlineService, RouteTable, TaskQueue
@@ -34,6 +35,8 @@ class Gateway(NamedTuple):
 
     app: ASGIApp
     service: OnlineService
+    background: Background
+    """What it does once a second; ``app`` runs it while it serves."""
 
 
 @contextmanager
@@ -53,23 +56,27 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
             in_service.configure(version, max_concurrent=agent.load_cap)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS)
-        background = Background(in_service, registry, upstreams, learner, metrics=metrics)
+        router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
+        background = Background(in_service, router, upstreams, learner, metrics=metrics)
+        background.canary = config.canary
         background.sync()
         learner.start()
-        router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
         telemetry = open_telemetry(config.telemetry)
+        guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
+        operators = Operators(pool, guard, background.sync)
         parts = Parts(
             OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of),
-            open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
+            guard,
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
             tasks=_task_queue(config, keys, router, learner, learn=background.learn),
             learn=background.learn,
+            further=(release_routes(operators, lambda: config),),
             background=background.run,
             on_stop=upstreams.close,
         )
         try:
-            yield Gateway(with_origins(build_app(parts), config.access), parts.service)
+            yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
         finally:
             learner.save()
             if telemetry is not None:

@@ -6,6 +6,7 @@ here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``servic
 
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, message_text
+from upturn.loop.online.canary_evidence import CanaryEvidence
 from upturn.loop.online.decision_log import SUCCESS, DecisionLog, read_decision_log
 from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
 from upturn.loop.online.feedback import Opinion, Receipt, accept_feedback
@@ -21,6 +22,7 @@ __all__ = [
     "SUCCESS",
     "Arrival",
     "CallLog",
+    "CanaryEvidence",
     "Client",
     "Decided",
     "DecisionLog",

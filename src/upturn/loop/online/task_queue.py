@@ -109,9 +109,10 @@ class TaskQueue:
     async def _serve_tenant(self, tasks: Sequence[Task]) -> None:
         ids = [task.id for task in tasks]
         try:
-            decisions = self._service.decide(tasks)
+            # Taken together: a version may be taken out of service before the wave begins.
+            decisions, versions = self._service.decide(tasks), self._service.versions()
             await asyncio.to_thread(set_states, self._pool, ids, "running")
-            await asyncio.shield(asyncio.to_thread(self._service.run, tasks, decisions))
+            await asyncio.shield(asyncio.to_thread(self._service.run, tasks, decisions, versions))
         except (RoutingError, UpturnError) as exc:
             await asyncio.to_thread(set_states, self._pool, ids, "failed", str(exc))
         except Exception as exc:  # noqa: BLE001  boundary: an environment may raise anything, and others wait

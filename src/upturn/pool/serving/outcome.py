@@ -2,9 +2,10 @@
 
 A decision has at most one outcome that teaches: its first value. A value is a verdict of the trajectory that the
 decision led to, a feedback value of the primary metric on the decision, on that trajectory or on the episode that
-began with the decision, or the failure of a call that another version then answered. All further values of the
-decision, equal or contradicting, are no outcomes. A missing verdict before the first value is reported once, as an
-outcome without a reward.
+began with the decision, or the failure of a call that another version then answered. The trajectory of a sealed
+episode belongs to the decision that the episode began with. All further values of the decision, equal or
+contradicting, are no outcomes. A missing verdict before the first value is reported once, as an outcome without a
+reward.
 
 Which outcome a record is depends on records with lower sequence numbers only. So the outcomes up to a number never
 change, whoever reads them, and in however many parts. Feedback on a subject that is stored later is no outcome.
@@ -33,7 +34,7 @@ from sqlalchemy.orm import aliased
 
 from upturn.pool import schema
 from upturn.pool.selection import Scope, in_scope
-from upturn.records import Decision, from_fields
+from upturn.records import EPISODE_TASK, Decision, Evaluation, from_fields
 
 
 class Metric(Protocol):
@@ -51,6 +52,8 @@ _PAGE = 400
 """Maximum number of events read at once."""
 _SPAN = 4_000
 """Sequence numbers looked at at once, so that the time does not grow with the square of the pool."""
+_END = 2**62
+"""Above all sequence numbers."""
 
 
 class StoredOutcome(NamedTuple):
@@ -61,6 +64,17 @@ class StoredOutcome(NamedTuple):
     decision: Decision
     reward: float | None
     """None = the verdict is missing."""
+
+
+class Value(NamedTuple):
+    """The value of a decision."""
+
+    sequence: int
+    """Of the record that it is in."""
+    reward: float | None
+    """None = the verdict is missing."""
+    evaluation: Evaluation | None
+    """The evaluation that the value is the verdict of; None = it is feedback, or a call that failed."""
 
 
 class _Event(NamedTuple):
@@ -97,6 +111,29 @@ def outcomes_after(
             outcomes = list(_first_values(connection, events, metric))
         yield from outcomes
         start = stop
+
+
+def values_of(engine: Engine, decision_ids: Sequence[str], *, metric: Metric) -> dict[str, Value]:
+    """Returns the first value of each of these decisions, or its first missing verdict; others have none yet."""
+    values: dict[str, Value] = {}
+    with engine.connect() as connection:
+        for start in range(0, len(decision_ids), _PAGE):
+            page = decision_ids[start : start + _PAGE]
+            events = _earlier(connection, page, _END, metric)
+            first: dict[str, _Event] = {}
+            for event in sorted(events, key=lambda event: (event.reward is None, event.sequence)):
+                first.setdefault(event.decision_id, event)
+            table = schema.evaluations
+            query = select(table.c.sequence, table.c.fields).where(
+                table.c.sequence.in_([event.sequence for event in first.values()])
+            )
+            evaluations = {row.sequence: from_fields(Evaluation, row.fields) for row in connection.execute(query)}
+            values |= {
+                name: Value(event.sequence, event.reward, evaluations.get(event.sequence))
+                for name, event in first.items()
+                if name in page
+            }
+    return values
 
 
 def _last_sequence(connection: Connection) -> int:
@@ -166,7 +203,9 @@ def _earlier_query(metric: str) -> Executable:
     ids: BindParameter[Any] = bindparam("ids", expanding=True)
     before: BindParameter[Any] = bindparam("before")
     chosen = select(schema.decisions).where(schema.decisions.c.id.in_(ids)).subquery()
-    executed = select(schema.trajectories.c.id).where(schema.trajectories.c.task_id.in_(select(chosen.c.task_id)))
+    sealed = select(literal(f"{EPISODE_TASK}:") + chosen.c.tenant + literal(":") + chosen.c.episode)
+    done = union_all(select(chosen.c.task_id), sealed.where(chosen.c.episode.is_not(None)))
+    executed = select(schema.trajectories.c.id).where(schema.trajectories.c.task_id.in_(done))
     kind, subject = feedback.c.subject_kind, feedback.c.subject_id
     subjects = or_(
         and_(kind == "decision", subject.in_(ids)),
@@ -209,7 +248,7 @@ def _decision_of(trajectory: Any) -> Any:
         .correlate(decision, trajectory)
         .exists()
     )
-    return (
+    of_task = (
         select(decision.c.id)
         .where(
             decision.c.task_id == trajectory.c.task_id,
@@ -220,7 +259,25 @@ def _decision_of(trajectory: Any) -> Any:
         .order_by(decision.c.sequence.desc())
         .limit(1)
         .correlate(trajectory)
-        .scalar_subquery()
+    )
+    return func.coalesce(of_task.scalar_subquery(), _opening_of(trajectory).scalar_subquery())
+
+
+def _opening_of(trajectory: Any) -> Any:
+    """Returns a query of the decision that a sealed episode began with; its trajectory's task is the episode."""
+    call = aliased(schema.calls)  # a call has the id of its decision, and an index by episode
+    start = f"{EPISODE_TASK}:"
+    return (
+        select(call.c.id)
+        .where(
+            func.substr(trajectory.c.task_id, 1, len(start)) == start,
+            call.c.tenant == trajectory.c.tenant,
+            call.c.episode == func.substr(trajectory.c.task_id, func.length(trajectory.c.tenant) + len(start) + 2),
+            call.c.sequence < trajectory.c.sequence,
+        )
+        .order_by(call.c.sequence)
+        .limit(1)
+        .correlate(trajectory)
     )
 
 
