@@ -265,6 +265,10 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             ("routing.weights.gone", "[[agents]] has: nano"),
         ),
         ({"routing": {"policy": "ucb1", "discount": 0.9}}, ("routing.discount = 0.9", "routing.policy = 'ucb1'")),
+        (
+            {"routing": {"policy": "gaussian_thompson", "discount": 0.9, "window": 50}},
+            ("routing.discount = 0.9", "routing.window = 50 both forget"),
+        ),
         ({"routing": {"policy": "rule_based"}}, ("routing.policy = 'rule_based'", "routing.default_agent")),
         (
             {"routing": {"policy": "rule_based", "default_agent": "nano", "rules": {"mail": "gone"}}},

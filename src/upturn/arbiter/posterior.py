@@ -3,6 +3,7 @@
 Computed by quadrature, without sampling: equal posteriors give equal probabilities.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
@@ -13,6 +14,7 @@ from scipy import special
 
 Shape = tuple[float, float]
 """The two parameters of a Beta distribution."""
+Curve = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 # Panel edges are at these quantiles of every posterior and at their mirror images, so that narrow and wide
 # posteriors are both resolved; 2e-12 of a posterior's mass is outside of the outermost two.
@@ -75,16 +77,31 @@ def _probability_best(alpha: NDArray[np.float64], beta: NDArray[np.float64], sta
     if len(alpha) == 1:
         return np.ones(1)
     quantiles = (special.betaincinv(alpha, beta, _LEVELS), special.betainccinv(alpha, beta, _LEVELS))
-    edges = np.unique(np.concatenate(([start, 1.0], *(points.ravel() for points in quantiles))))
-    edges = edges[edges >= start]
+    edges = np.concatenate(([start, 1.0], *(points.ravel() for points in quantiles)))
+
+    def density(points: NDArray[np.float64]) -> NDArray[np.float64]:
+        logarithm = (
+            special.xlogy(alpha - 1, points) + special.xlog1py(beta - 1, -points) - special.betaln(alpha, beta)
+        )
+        return np.asarray(np.exp(logarithm), dtype=np.float64)
+
+    def below(points: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(special.betainc(alpha, beta, points), dtype=np.float64)
+
+    return shares_of_largest(edges[edges >= start], density, below)
+
+
+def shares_of_largest(edges: NDArray[np.float64], density: Curve, below: Curve) -> NDArray[np.float64]:
+    """Returns P(largest) of K independent variables by quadrature, shape (K,); the results sum to 1.
+
+    ``edges``: ends of the panels, unsorted. ``density`` and ``below`` map points (P,) to densities and distribution
+    functions (K, P).
+    """
+    edges = np.unique(edges)
     half = np.diff(edges)[:, None] / 2
     points = ((edges[:-1, None] + edges[1:, None]) / 2 + half * _NODES).ravel()
     weights = (half * _WEIGHTS).ravel()
-    log_density = (
-        special.xlogy(alpha - 1, points) + special.xlog1py(beta - 1, -points) - special.betaln(alpha, beta)
-    )
-    below = _product_of_others(np.asarray(special.betainc(alpha, beta, points), dtype=np.float64))
-    best = np.asarray((np.exp(log_density) * below) @ weights, dtype=np.float64)
+    best = np.asarray((density(points) * _product_of_others(below(points))) @ weights, dtype=np.float64)
     return np.asarray(best / best.sum(), dtype=np.float64)
 
 

@@ -7,6 +7,9 @@ from upturn.arbiter.posterior import Posterior
 from upturn.errors import RecordError
 from upturn.records import fields_json, from_fields, record
 
+DEFAULT_DISCOUNT = 0.995
+"""Factor on the counts of a family with each outcome in it (docs/decisions.md)."""
+
 
 @record
 class Count:
@@ -43,7 +46,7 @@ class Tally:
     that a version that succeeds in other families starts higher in a new one. ``borrow=0`` keeps families separate.
     """
 
-    def __init__(self, *, discount: float = 0.995, borrow: float = 2.0) -> None:
+    def __init__(self, *, discount: float = DEFAULT_DISCOUNT, borrow: float = 2.0) -> None:
         if not 0 < discount <= 1:
             raise ValueError(f"discount must be above 0 and at most 1 (1 = no discount), got {discount!r}")
         if not borrow >= 0:

@@ -185,6 +185,11 @@ def _routing(config: Config) -> Iterator[Contradiction]:
         if name not in agents_known:
             message = f"routing.weights.{name} is of no agent; [[agents]] has: {known}"
             yield Contradiction(("routing.weights", "agents"), message)
+    if routing.discount not in (None, 1.0) and routing.window is not None:
+        yield Contradiction(
+            ("routing.discount", "routing.window"),
+            f"routing.discount = {routing.discount!r} and routing.window = {routing.window!r} both forget; set one",
+        )
     if not routing.min_outcomes:
         because = "with routing.min_outcomes = 0; set min_outcomes"
         share = {"min_outcomes_share"}

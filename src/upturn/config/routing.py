@@ -11,6 +11,10 @@ from upturn.config.settings import NotNegative, Positive, Probability, Settings,
 PolicyName = Literal[
     "thompson",
     "linear_thompson",
+    "logistic_thompson",
+    "nearest_neighbours",
+    "gaussian_thompson",
+    "sliding_thompson",
     "discounted_thompson",
     "lin_ucb",
     "ucb1",
@@ -28,20 +32,29 @@ class RoutingConfig(Settings):
 
     policy: PolicyName = "thompson"
     """Routing policy (docs/routing.md). ``thompson``: Thompson sampling on the outcomes by task family, which
-    borrows from other families and forgets on evidence of change. ``linear_thompson``: the same on 64 features of
-    the task. ``discounted_thompson``: on outcomes that lose weight by ``discount``. ``lin_ucb``, ``ucb1``: the
-    highest upper confidence limit. ``epsilon_greedy``: the highest mean. ``fixed_weights``: by ``weights``.
-    ``cheapest``: the lowest cost among agents with a mean of at least ``bar``. ``rule_based``: the agent in
-    ``rules``. ``uniform``: all agents with equal probability, as a control."""
+    borrows from other families and forgets on evidence of change. ``linear_thompson``: the same on 64 features
+    of the task. ``logistic_thompson``: the same by logistic regressions. ``nearest_neighbours``: on the
+    outcomes of similar tasks. ``gaussian_thompson``: by family, on graded outcomes of unknown variance.
+    ``sliding_thompson``: by family, on the latest outcomes. ``discounted_thompson``: on outcomes that lose
+    weight by ``discount``. ``lin_ucb``, ``ucb1``: the highest upper confidence limit. ``epsilon_greedy``: the
+    highest mean. ``fixed_weights``: by ``weights``. ``cheapest``: the lowest cost among agents with a mean of
+    at least ``bar``. ``rule_based``: the agent in ``rules``. ``uniform``: all agents with equal probability, as
+    a control."""
     floor: Annotated[float, Field(gt=0, le=0.05)] = 0.01
     """Share of decisions that explore all agents with equal probability. Not for epsilon_greedy and uniform."""
     threshold: Positive | None = None
-    """For thompson and linear_thompson: evidence of a change, in natural log units, at which earlier outcomes are
-    forgotten. Without a change, the mean time between alarms is at least e^threshold outcomes for each detector.
-    Unset = 12 for thompson, 8 for linear_thompson."""
-    discount: Annotated[float, Field(gt=0, le=1)] = 0.995
-    """For discounted_thompson: factor on the weight of earlier outcomes after each new outcome in their family. 1 =
-    earlier outcomes keep their weight."""
+    """For thompson, linear_thompson and logistic_thompson: evidence of a change, in natural log units, at which
+    earlier outcomes are forgotten. Without a change, the mean time between alarms is at least e^threshold
+    outcomes for each detector. Unset = 12 for thompson, 8 for the others."""
+    discount: Annotated[float, Field(gt=0, le=1)] | None = None
+    """For discounted_thompson and gaussian_thompson: factor on the weight of earlier outcomes after each new
+    outcome in their family. 1 = earlier outcomes keep their weight. Unset = 0.995 for discounted_thompson, 1
+    for gaussian_thompson."""
+    window: Annotated[int, Field(ge=1)] | None = None
+    """For sliding_thompson and gaussian_thompson: number of latest outcomes in a family that count. Unset = 400 for
+    sliding_thompson, all for gaussian_thompson."""
+    neighbours: Annotated[int, Field(ge=1, le=500)] = 100
+    """For nearest_neighbours: number of an agent's nearest past tasks that count, of its latest 500."""
     alpha: NotNegative = 0.5
     """For lin_ucb: weight of the standard deviation."""
     epsilon: Annotated[float, Field(gt=0, le=1)] = 0.1
@@ -64,6 +77,10 @@ class RoutingConfig(Settings):
 USED_BY_POLICY: Mapping[PolicyName, frozenset[str]] = {
     "thompson": frozenset({"floor", "threshold"}),
     "linear_thompson": frozenset({"floor", "threshold"}),
+    "logistic_thompson": frozenset({"floor", "threshold"}),
+    "nearest_neighbours": frozenset({"floor", "neighbours"}),
+    "gaussian_thompson": frozenset({"floor", "discount", "window"}),
+    "sliding_thompson": frozenset({"floor", "window"}),
     "discounted_thompson": frozenset({"floor", "discount"}),
     "lin_ucb": frozenset({"floor", "alpha"}),
     "ucb1": frozenset({"floor"}),

@@ -1,34 +1,36 @@
 """The policies with shared code: contract, state, borrowing, forgetting, handicaps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import log, sqrt
 
 import numpy as np
 import pytest
 
+from tests.arbiter.policies.outcomes import AB, decision_of, route, task_of, teach
 from upturn.arbiter import (
     UCB1,
     AgentRegistry,
-    Candidate,
     CheapestAboveBar,
     FixedWeights,
+    GaussianThompson,
     HierarchicalThompson,
     LinearThompson,
     LinUCB,
+    LogisticThompson,
+    NearestNeighbours,
     Router,
     RoutingOutcome,
     RunKey,
+    SlidingThompson,
     check_routing_policy,
-    features_of,
 )
 from upturn.arbiter.features import SIZE, task_features
 from upturn.arbiter.policies import LearningPolicy
 from upturn.arbiter.policies.change import SHIFTS, ChangeDetector
 from upturn.errors import RecordError
-from upturn.records import AgentVersion, Decision, Task
+from upturn.records import AgentVersion, Task
 
-AB = (Candidate("a", "a@1"), Candidate("b", "b@1"))
 MAKERS: list[Callable[[], LearningPolicy]] = [
     HierarchicalThompson,
     LinearThompson,
@@ -36,48 +38,13 @@ MAKERS: list[Callable[[], LearningPolicy]] = [
     UCB1,
     lambda: FixedWeights({"a": 3.0, "b": 1.0}),
     lambda: CheapestAboveBar(0.8),
+    LogisticThompson,
+    NearestNeighbours,
+    GaussianThompson,
+    lambda: GaussianThompson(window=20),
+    lambda: GaussianThompson(discount=0.9),
+    lambda: SlidingThompson(window=20),
 ]
-
-
-def task_of(family: str = "mail", instruction: str = "do") -> Task:
-    return Task(id="t", instruction=instruction, family=family, environment="office")
-
-
-def decision_of(name: str, chosen: str, task: Task, policy: LearningPolicy) -> Decision:
-    return Decision(
-        id=name,
-        task_id=name,
-        family=task.family,
-        tenant="default",
-        policy=policy.name,
-        policy_snapshot="",
-        alternatives=(),
-        agent=chosen[0],
-        chosen=chosen,
-        propensity=1.0,
-        reason="test",
-        features=features_of(policy, task),
-    )
-
-
-def teach(policy: LearningPolicy, outcomes: Sequence[tuple[str, str, float | None]]) -> None:
-    """Teaches outcomes of (family, version, reward)."""
-    for number, (family, version, reward) in enumerate(outcomes):
-        decision = decision_of(f"d{number}", version, task_of(family), policy)
-        policy.learn(decision, RoutingOutcome(decision.id, reward))
-
-
-def route(policy: LearningPolicy, rates: dict[str, tuple[float, float]], count: int, seed: int) -> list[int]:
-    """Routes ``count`` tasks of random families to AB with these success rates; returns the choices."""
-    generator, chosen = np.random.default_rng(seed), []
-    for number in range(count):
-        family = str(generator.choice(list(rates)))
-        arm = int(generator.random() >= policy.probabilities(task_of(family), AB)[0])
-        reward = float(generator.random() < rates[family][arm])
-        decision = decision_of(f"{seed}-{number}", AB[arm].version, task_of(family), policy)
-        policy.learn(decision, RoutingOutcome(decision.id, reward))
-        chosen.append(arm)
-    return chosen
 
 
 @pytest.mark.parametrize("make", MAKERS)

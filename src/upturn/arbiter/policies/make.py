@@ -1,36 +1,47 @@
 """The configured routing policy."""
 
-from typing import assert_never
+from collections.abc import Callable, Mapping
 
+from upturn.arbiter.policies.gaussian import GaussianThompson
 from upturn.arbiter.policies.hierarchical import THRESHOLD, HierarchicalThompson
 from upturn.arbiter.policies.linear import LINEAR_THRESHOLD, LinearThompson, LinUCB
+from upturn.arbiter.policies.logistic import LOGISTIC_THRESHOLD, LogisticThompson
+from upturn.arbiter.policies.neighbours import NearestNeighbours
 from upturn.arbiter.policies.simple import UCB1, CheapestAboveBar, FixedWeights
+from upturn.arbiter.policies.sliding import DEFAULT_WINDOW, SlidingThompson
 from upturn.arbiter.policy import DiscountedThompson, EpsilonGreedy, RuleBasedRouting, StoredPolicy, Uniform
-from upturn.arbiter.tally import Tally
-from upturn.config import RoutingConfig
+from upturn.arbiter.tally import DEFAULT_DISCOUNT, Tally
+from upturn.config import PolicyName, RoutingConfig
+
+POLICIES: Mapping[PolicyName, Callable[[RoutingConfig], StoredPolicy]] = {
+    "thompson": lambda routing: HierarchicalThompson(floor=routing.floor, threshold=routing.threshold or THRESHOLD),
+    "linear_thompson": lambda routing: LinearThompson(
+        floor=routing.floor, threshold=routing.threshold or LINEAR_THRESHOLD
+    ),
+    "logistic_thompson": lambda routing: LogisticThompson(
+        floor=routing.floor, threshold=routing.threshold or LOGISTIC_THRESHOLD
+    ),
+    "nearest_neighbours": lambda routing: NearestNeighbours(floor=routing.floor, neighbours=routing.neighbours),
+    "gaussian_thompson": lambda routing: GaussianThompson(
+        floor=routing.floor, discount=routing.discount or 1.0, window=routing.window
+    ),
+    "sliding_thompson": lambda routing: SlidingThompson(
+        floor=routing.floor, window=routing.window or DEFAULT_WINDOW
+    ),
+    "discounted_thompson": lambda routing: DiscountedThompson(
+        floor=routing.floor, tally=Tally(discount=routing.discount or DEFAULT_DISCOUNT)
+    ),
+    "lin_ucb": lambda routing: LinUCB(floor=routing.floor, alpha=routing.alpha),
+    "ucb1": lambda routing: UCB1(floor=routing.floor),
+    "epsilon_greedy": lambda routing: EpsilonGreedy(epsilon=routing.epsilon, tally=Tally(discount=1.0)),
+    "fixed_weights": lambda routing: FixedWeights(routing.weights, floor=routing.floor),
+    "cheapest": lambda routing: CheapestAboveBar(routing.bar, floor=routing.floor),
+    "rule_based": lambda routing: RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor),
+    "uniform": lambda _routing: Uniform(),
+}
+"""How each policy of ``[routing] policy`` is made."""
 
 
 def make_policy(routing: RoutingConfig) -> StoredPolicy:
     """Returns the configured policy, untrained."""
-    match routing.policy:
-        case "thompson":
-            return HierarchicalThompson(floor=routing.floor, threshold=routing.threshold or THRESHOLD)
-        case "linear_thompson":
-            return LinearThompson(floor=routing.floor, threshold=routing.threshold or LINEAR_THRESHOLD)
-        case "discounted_thompson":
-            return DiscountedThompson(floor=routing.floor, tally=Tally(discount=routing.discount))
-        case "lin_ucb":
-            return LinUCB(floor=routing.floor, alpha=routing.alpha)
-        case "ucb1":
-            return UCB1(floor=routing.floor)
-        case "epsilon_greedy":
-            return EpsilonGreedy(epsilon=routing.epsilon, tally=Tally(discount=1.0))
-        case "fixed_weights":
-            return FixedWeights(routing.weights, floor=routing.floor)
-        case "cheapest":
-            return CheapestAboveBar(routing.bar, floor=routing.floor)
-        case "rule_based":
-            return RuleBasedRouting(routing.rules, routing.default_agent, floor=routing.floor)
-        case "uniform":
-            return Uniform()
-    assert_never(routing.policy)
+    return POLICIES[routing.policy](routing)

@@ -1,0 +1,143 @@
+"""Bayesian regressions of the reward on a task's features, one per version, with a shared prior mean.
+
+The prior mean of a version's weights is the regression over all versions, so a version without outcomes in a
+context predicts what versions do there on average. Matrices are updated in double precision (Sherman and Morrison
+1950) and used in single precision.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from upturn.arbiter.features import SIZE, task_features
+from upturn.arbiter.policies.base import Array, LearningPolicy
+from upturn.arbiter.policies.change import ChangeDetector, Run
+from upturn.errors import RecordError
+from upturn.records import Task, fields_json, from_fields, record
+
+
+@record
+class RegressionState:
+    """One regression, with arrays as base64 of little-endian doubles."""
+
+    inverse: str
+    moment: str
+    runs: tuple[Run, ...] = ()
+
+
+@record
+class BankState:
+    """What a policy with regressions learned."""
+
+    pooled: RegressionState
+    versions: Mapping[str, RegressionState]
+
+
+class Regression:
+    """Inverse of ``A = precision I + Σ w x xᵀ``, and ``Σ m x``, for outcomes with weight w and moment m."""
+
+    def __init__(self, precision: float) -> None:
+        self.inverse: Array = np.eye(SIZE) / precision
+        self.moment: Array = np.zeros(SIZE)
+        self.detector = ChangeDetector()
+
+    def add(self, features: Array, weight: float, moment: float) -> None:
+        """Adds one outcome. A linear regression has weight 1 and the reward as moment."""
+        direction = self.inverse @ features
+        self.inverse -= np.outer(direction, direction) * (weight / (1 + weight * float(features @ direction)))
+        self.moment += moment * features
+
+    def dump(self) -> RegressionState:
+        """Returns the state."""
+        return RegressionState(_encoded(self.inverse), _encoded(self.moment), tuple(self.detector.runs))
+
+    def load(self, state: RegressionState) -> "Regression":
+        """Replaces the state, and returns the regression; raises RecordError for invalid arrays."""
+        self.inverse = _decoded(state.inverse, SIZE * SIZE).reshape(SIZE, SIZE)
+        self.moment = _decoded(state.moment, SIZE)
+        self.detector.runs = list(state.runs) or ChangeDetector().runs
+        return self
+
+
+class RegressionPolicy(LearningPolicy):
+    """Base of the policies with a regression per version."""
+
+    def __init__(self, name: str, floor: float, precision: float, **settings: object) -> None:
+        """``precision``: of a version's weights around the prior mean."""
+        if not precision > 0:
+            raise ValueError(f"precision must be above 0, got {precision!r}")
+        super().__init__(name, floor, precision=precision, **settings)
+        self.precision = precision
+        self._pooled = Regression(1.0)
+        self._versions: dict[str, Regression] = {}
+        self._stack: tuple[tuple[str, ...], NDArray[np.float32], Array] | None = None  # of the latest candidates
+
+    def features(self, task: Task) -> tuple[float, ...]:
+        """Returns the features of the task that the probabilities depend on."""
+        return task_features(task)
+
+    def _prior(self) -> Array:
+        """Returns the weights of the regression over all versions, shape (SIZE,)."""
+        return np.asarray(self._pooled.inverse @ self._pooled.moment, dtype=np.float64)
+
+    def _predicted(self, features: Array, names: tuple[str, ...], prior: Array) -> tuple[Array, Array]:
+        """Returns ``θᵀx`` and ``xᵀ A⁻¹ x`` of the versions, each (K,); ``prior`` is the prior mean of θ."""
+        if self._stack is None or self._stack[0] != names:
+            fresh = Regression(self.precision)
+            regressions = [self._versions.get(name, fresh) for name in names]
+            inverses = np.concatenate([regression.inverse for regression in regressions]).astype(np.float32)
+            self._stack = (names, inverses, np.stack([regression.moment for regression in regressions]))
+        _, inverses, moments = self._stack
+        directions = (inverses @ features.astype(np.float32)).reshape(len(names), SIZE).astype(np.float64)
+        means = np.einsum("kd,kd->k", directions, moments + self.precision * prior)
+        return means, np.maximum(directions @ features, 0.0)
+
+    def _version(self, name: str) -> Regression:
+        """Returns the version's regression, a new one if it has no outcomes."""
+        return self._versions.setdefault(name, Regression(self.precision))
+
+    def _weights(self, name: str, prior: Array) -> Array:
+        """Returns the weights of a version in double precision, shape (SIZE,)."""
+        regression = self._version(name)
+        return np.asarray(regression.inverse @ (regression.moment + self.precision * prior), dtype=np.float64)
+
+    def _refresh(self, name: str) -> None:
+        """Copies a version's regression to the matrices of the latest candidates."""
+        if self._stack is not None and name in self._stack[0]:
+            names, inverses, moments = self._stack
+            index = names.index(name)
+            inverses[index * SIZE : (index + 1) * SIZE] = self._versions[name].inverse
+            moments[index] = self._versions[name].moment
+
+    def _detect(self, name: str, predicted: float, reward: float, threshold: float | None) -> None:
+        """Restarts the version's regression at an alarm of its change detector; None = no detection."""
+        if threshold is None:
+            return
+        if self._versions[name].detector.add(predicted, reward, threshold) is not None:
+            self._versions[name] = Regression(self.precision)
+            self._refresh(name)
+
+    def _dump(self) -> str:
+        versions = {name: regression.dump() for name, regression in sorted(self._versions.items())}
+        return fields_json(BankState(self._pooled.dump(), versions))
+
+    def _load(self, learned: str) -> None:
+        state = from_fields(BankState, learned)
+        versions = {name: Regression(self.precision).load(saved) for name, saved in state.versions.items()}
+        self._pooled, self._versions, self._stack = Regression(1.0).load(state.pooled), versions, None
+
+
+def _encoded(values: Array) -> str:
+    return b64encode(np.ascontiguousarray(values, dtype="<f8").tobytes()).decode()
+
+
+def _decoded(text: str, count: int) -> Array:
+    try:
+        values = np.frombuffer(b64decode(text, validate=True), dtype="<f8").astype(np.float64)
+    except ValueError as exc:
+        raise RecordError(f"a regression is not base64 of doubles: {exc}") from exc
+    if len(values) != count or not np.isfinite(values).all():
+        raise RecordError(f"a regression needs {count} finite numbers, got {len(values)}")
+    return values
