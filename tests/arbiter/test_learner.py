@@ -8,7 +8,8 @@ from random import Random
 import pytest
 from sqlalchemy import delete
 
-from upturn.arbiter import DiscountedThompson, Learner, PrimaryMetric
+from upturn.arbiter import DiscountedThompson, Learner
+from upturn.config import MetricConfig
 from upturn.pool import ALL_TENANTS, Pool, PoolRecord, schema
 from upturn.records import (
     EPISODE_TASK,
@@ -25,6 +26,7 @@ from upturn.records import (
 )
 
 A, B = "ana@1", "ben@1"
+MINUTES = MetricConfig(name="minutes", high=5.0, direction="lower")
 
 
 def decision(name: str, chosen: str = A, *, episode: str | None = None, tenant: str = "default") -> Decision:
@@ -63,16 +65,16 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         yield opened
 
 
-def learned(pool: Pool, metric: PrimaryMetric | None = None) -> DiscountedThompson:
+def learned(pool: Pool, *metrics: MetricConfig) -> DiscountedThompson:
     """The policy of a learner that reads everything at once."""
     policy = DiscountedThompson()
-    Learner(pool, policy, tenant="default", metric=metric).start()
+    Learner(pool, policy, tenant="default", metrics=metrics).start()
     return policy
 
 
-def counted(pool: Pool, version: str = A, metric: PrimaryMetric | None = None) -> tuple[int, float, int]:
+def counted(pool: Pool, version: str = A, *metrics: MetricConfig) -> tuple[int, float, int]:
     """Outcomes, sum of rewards, missing verdicts."""
-    count = learned(pool, metric).tally.count("mail", version)
+    count = learned(pool, *metrics).tally.count("mail", version)
     return count.outcomes, count.reward, count.missing
 
 
@@ -125,7 +127,7 @@ def test_other_metrics_unusable_values_and_other_tenants_teach_nothing(pool: Poo
     pool.append(rating("f1", 1.0, "x", metric="minutes"), rating("f2", 7.0, "x"), rating("f3", 1.0, "w"))
     pool.append(replace(rating("f4", 1.0, "x"), tenant="other"), rating("f5", 1.0, "unknown"))
     assert counted(pool) == (0, 0.0, 0)
-    assert counted(pool, metric=PrimaryMetric("minutes", 5.0, 0.0)) == (1, 0.8, 0)  # less is better
+    assert counted(pool, A, MINUTES) == (1, 0.8, 0)  # less is better
     pool.append(rating("f6", 0.5, "x"))
     assert counted(pool) == (1, 0.5, 0)  # the unusable value did not use it up
 
@@ -143,12 +145,12 @@ def test_a_call_that_another_version_answered_is_a_failure_of_the_chosen_one(poo
 
 
 def test_another_policy_or_metric_has_another_snapshot(pool: Pool) -> None:
-    def key(floor: float = 0.05, metric: PrimaryMetric | None = None) -> str:
-        return Learner(pool, DiscountedThompson(floor=floor), tenant="default", metric=metric).key
+    def key(floor: float, *metrics: MetricConfig) -> str:
+        return Learner(pool, DiscountedThompson(floor=floor), tenant="default", metrics=metrics).key
 
     everyone = Learner(pool, DiscountedThompson(), tenant=ALL_TENANTS).key
-    assert len({key(), key(0.01), key(metric=PrimaryMetric("minutes")), everyone}) == 4
-    assert key() == key()
+    assert len({key(0.05), key(0.01), key(0.05, MINUTES), everyone}) == 4
+    assert key(0.05) == key(0.05, MetricConfig(name="success"))
 
 
 def test_an_older_snapshot_does_not_replace_a_later_one(pool: Pool) -> None:

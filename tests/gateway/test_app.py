@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.loop.online.online_desk import Desk, open_desk
-from upturn.config import AccessConfig, GatewayConfig
+from upturn.config import AccessConfig, GatewayConfig, MetricConfig
 from upturn.dialects import Text, ToolCall
 from upturn.gateway import Observer, Parts, build_app
 from upturn.gateway.access import open_guard
@@ -28,12 +28,15 @@ RESPONSES = {"model": "default", "input": "hello"}
 
 
 @asynccontextmanager
-async def client_of(pool: Pool, **settings: Any) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, FastAPI]]:
+async def client_of(
+    pool: Pool, metrics: tuple[MetricConfig, ...] = (), **settings: Any
+) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, FastAPI]]:
     """An HTTP client of an application over the pool."""
     desk = open_desk(pool)
     guard = open_guard(AccessConfig(), pool, host="127.0.0.1", tenant="default")
     observer = Observer(GatewayMetrics(), None)
-    app = build_app(Parts(desk.service, guard, observer, GatewayConfig(max_body_bytes=100_000), **settings))
+    config = GatewayConfig(max_body_bytes=100_000, metrics=metrics)
+    app = build_app(Parts(desk.service, guard, observer, config, **settings))
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client, desk, app
@@ -112,7 +115,7 @@ async def test_feedback_is_stored_once_and_reaches_the_learner(pool: Pool) -> No
         value = {"metric": "success", "value": True, "decision_id": decision}
         states = [(await client.post("/v1/feedback", json=value)).json()["state"] for _ in range(2)]
         other = (await client.post("/v1/feedback", json=value | {"value": 0})).json()["state"]
-        named = value | {"id": "mine", "metric": "speed"}
+        named = value | {"id": "mine", "metric": "thumbs"}
         assert (await client.post("/v1/feedback", json=named)).json()["state"] == "stored"
         conflict = await client.post("/v1/feedback", json=named | {"value": 0.5})
     assert states == ["stored", "known"]
@@ -120,7 +123,7 @@ async def test_feedback_is_stored_once_and_reaches_the_learner(pool: Pool) -> No
     assert conflict.status_code == 409
     assert len(learned) == 4
     stored = [(feedback.metric, feedback.value) for feedback in pool.feedback(tenant="default")]
-    assert stored == [("success", 1.0), ("success", 0.0), ("speed", 1.0)]
+    assert stored == [("success", 1.0), ("success", 0.0), ("thumbs", 1.0)]
 
 
 async def test_feedback_on_an_episode(pool: Pool) -> None:
@@ -133,13 +136,17 @@ async def test_feedback_on_an_episode(pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "problem"),
     [
-        ({"metric": "m", "value": 1, "decision_id": "no-such"}, 404, "no decision 'no-such'"),
-        ({"metric": "m", "value": 1}, 400, "exactly one of"),
-        ({"metric": "m", "value": 1, "decision_id": "a", "episode_id": "b"}, 400, "exactly one of"),
-        ({"metric": "", "value": 1, "decision_id": "a"}, 400, "metric"),
-        ({"metric": "m", "value": "high", "decision_id": "a"}, 400, "value"),
-        ({"metric": "m", "decision_id": "a"}, 400, "value"),
-        ({"metric": "m", "value": 1, "decision_id": "a", "extra": 1}, 400, "extra"),
+        ({"metric": "thumbs", "value": 1, "decision_id": "no-such"}, 404, "no decision 'no-such'"),
+        ({"metric": "thumbs", "value": 1}, 400, "exactly one of"),
+        ({"metric": "thumbs", "value": 1, "decision_id": "a", "episode_id": "b"}, 400, "exactly one of"),
+        (
+            {"metric": "speed", "value": 1, "decision_id": "a"},
+            400,
+            "unknown metric 'speed'; declared: success, thumbs",
+        ),
+        ({"metric": "thumbs", "value": "high", "decision_id": "a"}, 400, "value"),
+        ({"metric": "thumbs", "decision_id": "a"}, 400, "value"),
+        ({"metric": "thumbs", "value": 1, "decision_id": "a", "extra": 1}, 400, "extra"),
     ],
 )
 async def test_unusable_feedback_is_refused_and_not_stored(
@@ -153,7 +160,9 @@ async def test_unusable_feedback_is_refused_and_not_stored(
 
 async def test_nan_is_no_feedback(pool: Pool) -> None:
     async with client_of(pool) as (client, _, _app):
-        answer = await client.post("/v1/feedback", content=b'{"metric": "m", "value": NaN, "decision_id": "a"}')
+        answer = await client.post(
+            "/v1/feedback", content=b'{"metric": "thumbs", "value": NaN, "decision_id": "a"}'
+        )
     assert answer.status_code == 400
 
 
@@ -336,7 +345,7 @@ async def test_count_tokens_is_an_estimate_and_readiness_needs_an_agent(pool: Po
 
 
 async def test_text_that_is_not_unicode_and_nan_in_a_schema_are_errors_of_the_request(pool: Pool) -> None:
-    feedback = b'{"metric": "m", "value": 1, "decision_id": "\\ud800"}'
+    feedback = b'{"metric": "thumbs", "value": 1, "decision_id": "\\ud800"}'
     tool = b'{"type": "function", "function": {"name": "f", "parameters": {"maximum": NaN}}}'
     call = b'{"model": "default", "messages": [{"role": "user", "content": "x"}], "tools": [' + tool + b"]}"
     async with client_of(pool) as (client, _, _app):

@@ -5,7 +5,7 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
-from upturn.arbiter.learner import Learner, PrimaryMetric
+from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
@@ -101,7 +101,6 @@ __all__ = [
     "PolicyGate",
     "Posterior",
     "Price",
-    "PrimaryMetric",
     "Recording",
     "Replay",
     "ReplayOptions",

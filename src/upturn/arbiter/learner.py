@@ -4,38 +4,17 @@ What a policy has learned up to a sequence number is a function of the pool. Res
 snapshots therefore lead to the same state, bit for bit. A snapshot only saves the time to read everything again.
 """
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from time import time
 
 from upturn.arbiter.policy import RoutingOutcome, StoredPolicy
+from upturn.config import MetricConfig, taught_metrics
 from upturn.pool import Pool, Scope
 from upturn.pool.serving import RouterSnapshot, last_sequence, load_router, outcomes_after, save_router
 
 FOLD = 2
 """Incremented when the same records teach something else; older snapshots are then not used."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrimaryMetric:
-    """The feedback that teaches the router, besides verdicts."""
-
-    name: str = "success"
-    low: float = 0.0
-    """Value with the reward 0."""
-    high: float = 1.0
-    """Value with the reward 1; below ``low`` if less is better."""
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low == self.high:
-            raise ValueError(f"low and high must be two finite numbers, got {self.low!r} and {self.high!r}")
-
-    def reward(self, value: float) -> float | None:
-        """Returns the reward of a value, in [0, 1]; None = outside of the range, teaches nothing."""
-        share = (value - self.low) / (self.high - self.low)
-        return share if 0 <= share <= 1 else None
 
 
 class Learner:
@@ -50,10 +29,11 @@ class Learner:
         policy: StoredPolicy,
         *,
         tenant: Scope,
-        metric: PrimaryMetric | None = None,
+        metrics: Sequence[MetricConfig] = (),
         clock: Callable[[], float] = time,
     ) -> None:
-        """``tenant``: whose outcomes are learned; ALL_TENANTS for a router that they share."""
+        """``tenant``: whose outcomes are learned; ALL_TENANTS for a router that they share. ``metrics``: the
+        configured ones of feedback; () = the default ones."""
         self.policy = policy
         self.sequence = 0
         """Number of the last record that was read; 0 = none."""
@@ -61,10 +41,11 @@ class Learner:
         """Outcomes with a reward that this object has taught the policy."""
         self.pool = pool
         self._tenant = tenant
-        self._metric = metric or PrimaryMetric()
+        self._metrics = taught_metrics(metrics)
         self._clock = clock
         # The snapshot of an untrained policy is a hash of its name and settings.
-        text = repr((FOLD, policy.name, policy.snapshot(), str(tenant), self._metric))
+        meaning = [(m.name, m.low, m.high, m.direction, m.weight) for m in self._metrics]
+        text = repr((FOLD, policy.name, policy.snapshot(), str(tenant), meaning))
         self.key = f"{policy.name}-{sha256(text.encode()).hexdigest()[:16]}"
         """Of the snapshot in the pool. Other settings have another key, and learn from the beginning."""
 
@@ -88,7 +69,7 @@ class Learner:
         end = last_sequence(self.pool.engine) if until is None else until
         learned = 0
         for outcome in outcomes_after(
-            self.pool.engine, self.sequence, end, metric=self._metric, tenant=self._tenant
+            self.pool.engine, self.sequence, end, metrics=self._metrics, tenant=self._tenant
         ):
             self.policy.learn(outcome.decision, RoutingOutcome(outcome.decision.id, outcome.reward))
             learned += outcome.reward is not None
@@ -99,7 +80,7 @@ class Learner:
     def outcomes_since(self, sequence: int) -> int:
         """Returns the number of outcomes with a reward that were stored after the record with that number."""
         end = last_sequence(self.pool.engine)
-        stored = outcomes_after(self.pool.engine, sequence, end, metric=self._metric, tenant=self._tenant)
+        stored = outcomes_after(self.pool.engine, sequence, end, metrics=self._metrics, tenant=self._tenant)
         return sum(outcome.reward is not None for outcome in stored)
 
     def snapshot(self) -> RouterSnapshot:

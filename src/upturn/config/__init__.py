@@ -23,6 +23,7 @@ from upturn.config.learning import (
     RolloutConfig,
 )
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
+from upturn.config.metric import MetricConfig, MetricLevel, declared_metrics, joint_reward, taught_metrics
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import USED_BY_POLICY, PolicyName, RoutingConfig
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
@@ -93,6 +94,8 @@ __all__ = [
     "LimitSettings",
     "Limits",
     "LoopConfig",
+    "MetricConfig",
+    "MetricLevel",
     "Name",
     "NotNegative",
     "OptimiserSettings",
@@ -127,9 +130,11 @@ __all__ = [
     "api_keys",
     "changed_settings",
     "contradictions",
+    "declared_metrics",
     "default_value",
     "dump_settings",
     "is_loopback",
+    "joint_reward",
     "load_config",
     "merge_settings",
     "nested_settings",
@@ -139,4 +144,5 @@ __all__ = [
     "refuse",
     "report_unused",
     "settings",
+    "taught_metrics",
 ]

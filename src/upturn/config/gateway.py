@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from upturn.config.keys import ProviderToolPolicy
+from upturn.config.metric import MetricConfig
 from upturn.config.settings import Count, Name, Positive, Settings, settings
 
 
@@ -38,6 +39,9 @@ class GatewayConfig(Settings):
     """Port of the server. 0 = any free port."""
     routes: tuple[RouteConfig, ...] = ()
     """The routes. Empty = one route ``default`` with all agents."""
+    metrics: tuple[MetricConfig, ...] = ()
+    """What feedback may report. Empty = ``success`` from 0 to 1, which teaches the router, and ``thumbs`` from -1
+    to 1, which does not."""
     max_body_bytes: Count = 32_000_000
     """Largest body of a request. Images by value need most."""
     keep_days: Positive = 30.0
@@ -45,7 +49,15 @@ class GatewayConfig(Settings):
     seal are stored as trajectories, which stay too."""
 
     def problems(self) -> Iterator[str | None]:
-        """Yields routes that are named twice."""
-        names = [route.name for route in self.routes]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        yield f"routes name {', '.join(map(repr, twice))} twice; name each route once" if twice else None
+        """Yields routes and metrics that are named twice, and a primary metric without weight."""
+        for kind, names in (
+            ("route", [route.name for route in self.routes]),
+            ("metric", [metric.name for metric in self.metrics]),
+        ):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            yield f"{kind}s name {', '.join(map(repr, twice))} twice; name each {kind} once" if twice else None
+        if self.metrics and self.metrics[0].weight == 0:
+            yield (
+                f"metrics: the primary metric is the first, {self.metrics[0].name!r}, but its weight is 0; "
+                "put a metric first that teaches the router"
+            )

@@ -93,9 +93,6 @@ class CanarySettings(Settings):
     hard_tasks: Count = 300
     """Minimum number of judged candidate tasks, all without a hard violation, before a promotion. With 300 the
     upper 95 % limit of the rate of violations is 1 %."""
-    outcome_seconds: Positive = 3_600.0
-    """For what the gateway serves: seconds after which the outcome of a call, an episode or a task is missing. A
-    canary counts episodes in their order, so that it waits for an outcome as long as this."""
     watch_tasks: WholeNumber = 0
     """Candidate tasks after promotion that are tested against the incumbent's recorded success rate, and roll the
     candidate back if it drops. 0 = no test after promotion."""

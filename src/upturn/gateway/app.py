@@ -79,7 +79,7 @@ def build_app(parts: Parts) -> FastAPI:
             app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
     for routes in (
         model_routes(service, parts.guard),
-        resource_routes(service, parts.guard, parts.observer, parts.learn),
+        resource_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
         *parts.further,

@@ -30,6 +30,7 @@ class Background:
         upstreams: Upstreams,
         learner: Learner,
         *,
+        evidence: CanaryEvidence,
         metrics: GatewayMetrics,
     ) -> None:
         self.canary = CanarySettings()
@@ -39,7 +40,7 @@ class Background:
         self._upstreams = upstreams
         self._learner = learner
         self._metrics = metrics
-        self._evidence = CanaryEvidence(learner.pool)
+        self._evidence = evidence
 
     def sync(self) -> None:
         """Takes over promotions, canaries and limits from the pool."""

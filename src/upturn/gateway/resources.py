@@ -1,16 +1,17 @@
 """The endpoints for what was decided and done: feedback, episodes, the router's state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from upturn.config import MetricConfig
 from upturn.dialects import RequestError
 from upturn.gateway.access import Guard, Permission
 from upturn.gateway.http import headers_of
 from upturn.gateway.observed_call import Observer
-from upturn.gateway.router_state import RouterState, router_state
+from upturn.gateway.router_state import RouterState, Shown, router_state
 from upturn.loop.online import (
     Client,
     OnlineService,
@@ -31,9 +32,10 @@ class Wire(BaseModel):
 class FeedbackBody(Wire):
     """One value for a decision, an episode or a trajectory."""
 
-    metric: Annotated[str, Field(min_length=1, max_length=100)]
+    metric: Annotated[str, Field(max_length=100)] = ""
+    """A name in ``[[gateway.metrics]]``. Empty = the primary metric, by default ``success``."""
     value: float | bool
-    """Numbers as declared in ``[[metrics]]``; true = 1, false = 0."""
+    """A number in the metric's range; true = 1, false = 0."""
     decision_id: str | None = None
     """The id of an answer."""
     episode_id: str | None = None
@@ -47,6 +49,7 @@ class FeedbackReceipt(BaseModel):
     """What became of the value."""
 
     id: str
+    metric: str
     state: Literal["stored", "known", "contradicts"]
     """``known``: it was stored before. ``contradicts``: it is stored, but an earlier value taught the router."""
 
@@ -77,9 +80,14 @@ class EpisodeEntry(BaseModel):
 
 
 def resource_routes(
-    service: OnlineService, guard: Guard, observer: Observer, learn: Callable[[], None]
+    service: OnlineService,
+    guard: Guard,
+    observer: Observer,
+    learn: Callable[[], None],
+    *,
+    metrics: Sequence[MetricConfig],
 ) -> APIRouter:
-    """Returns the endpoints. ``learn`` is called after feedback was stored."""
+    """Returns the endpoints. ``learn`` is called after feedback was stored. ``metrics``: the configured ones."""
     routes = APIRouter()
 
     def client_of(request: Request, permission: Permission) -> Client:
@@ -89,21 +97,22 @@ def resource_routes(
     async def feedback(body: FeedbackBody, request: Request) -> FeedbackReceipt:
         """Give a decision, an episode or a trajectory a value; it is stored when this returns."""
         client, opinion = client_of(request, "feedback"), _opinion(body)
-        receipt = await accept_feedback(service.pool, service.log, opinion, client)
+        receipt = await accept_feedback(service.pool, service.log, opinion, client, metrics=metrics)
         observer.metrics.feedback("repeated" if receipt.state == "known" else "stored")
         observer.feedback(
             headers_of(request.scope),
-            metric=opinion.metric,
+            metric=receipt.metric,
             value=opinion.value,
             response_id=opinion.subject_id if opinion.subject_kind == "decision" else "",
         )
         learn()
-        return FeedbackReceipt(id=receipt.id, state=receipt.state)
+        return FeedbackReceipt(**receipt._asdict())
 
     @routes.get("/v1/router/state", tags=["router"])
     async def state(request: Request, family: str | None = None, route: str = "") -> RouterState:
         """Explain the router: agents, counts, posteriors, probabilities, and why."""
-        return router_state(service, client_of(request, "observe").tenant, family, route)
+        tenant = client_of(request, "observe").tenant
+        return router_state(service, tenant, Shown(family, route), metrics=metrics)
 
     @routes.get("/v1/episodes/{episode:path}", tags=["episodes"])
     async def episode(episode: str, request: Request) -> EpisodeEntry:

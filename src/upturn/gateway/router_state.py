@@ -1,11 +1,17 @@
 """What the router believes and would do, for people and programs."""
 
+from collections.abc import Sequence
+from time import time
+from typing import NamedTuple
+
 from pydantic import BaseModel
 from sqlalchemy import func, select
 
 from upturn.arbiter import Candidate
+from upturn.config import MetricConfig, declared_metrics, dump_settings
 from upturn.loop.online import GENERAL, OnlineService
 from upturn.pool import schema
+from upturn.pool.serving import metric_counts
 from upturn.records import MODEL_CALL, Task
 
 _MOST_FAMILIES = 100
@@ -49,6 +55,26 @@ class FamilyEntry(BaseModel):
     candidates: list[CandidateEntry]
 
 
+class MetricEntry(BaseModel):
+    """A metric of feedback, with what has arrived for the tenant's latest 1,000 decisions."""
+
+    name: str
+    level: str | None
+    """None = what the feedback names."""
+    direction: str
+    low: float
+    high: float
+    delay_hours: float
+    weight: float
+    """In the reward that the router learns; 0 = none."""
+    arrived: int
+    """Decisions with a value, also on their episode."""
+    waiting: int
+    """Decisions without a value, younger than the delay."""
+    missing: int
+    """Decisions without a value, older than the delay."""
+
+
 class RouterState(BaseModel):
     """The state of the router for one tenant."""
 
@@ -56,10 +82,24 @@ class RouterState(BaseModel):
     policy_snapshot: str
     route: str
     families: list[FamilyEntry]
+    metrics: list[MetricEntry]
+    """The primary one first."""
 
 
-def router_state(service: OnlineService, tenant: str, family: str | None, route: str) -> RouterState:
-    """Returns the state for a family (None = all with decisions), among the agents of a route (empty = all)."""
+class Shown(NamedTuple):
+    """What to show."""
+
+    family: str | None
+    """None = all with decisions."""
+    route: str
+    """Only the agents of this route; empty = all agents."""
+
+
+def router_state(
+    service: OnlineService, tenant: str, shown: Shown, *, metrics: Sequence[MetricConfig]
+) -> RouterState:
+    """Returns the state for a tenant; ``metrics``: the configured ones."""
+    family, route = shown
     view = _View(service, tenant, service.routes.resolve(route).agents if route else None)
     families = [family] if family is not None else list(dict.fromkeys(name for name, _ in view.counts)) or [GENERAL]
     policy = service.router.policy
@@ -68,7 +108,18 @@ def router_state(service: OnlineService, tenant: str, family: str | None, route:
         policy_snapshot=policy.snapshot(),
         route=route,
         families=[view.family(name) for name in families[:_MOST_FAMILIES]],
+        metrics=_metric_entries(service, tenant, metrics),
     )
+
+
+def _metric_entries(service: OnlineService, tenant: str, configured: Sequence[MetricConfig]) -> list[MetricEntry]:
+    metrics = declared_metrics(configured)
+    return [
+        MetricEntry(
+            **dump_settings(count.metric), arrived=count.arrived, waiting=count.waiting, missing=count.missing
+        )
+        for count in metric_counts(service.pool.engine, metrics, tenant=tenant, now=time())
+    ]
 
 
 class _View:

@@ -19,7 +19,7 @@ from upturn.gateway.observed_call import Observer
 from upturn.gateway.operations import Operators, release_routes
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
-from upturn.loop.online import OnlineService, RouteTable, TaskQueue
+from upturn.loop.online import CanaryEvidence, OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import InService, limits_of, load_checked_kit, policy_of, store_agent_version, version_of
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -55,9 +55,10 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
             version = store_agent_version(pool, version_of(agent))
             in_service.configure(version, max_concurrent=agent.load_cap)
         policy, metrics = policy_of(config), GatewayMetrics()
-        learner = Learner(pool, policy, tenant=ALL_TENANTS)
+        learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
         router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
-        background = Background(in_service, router, upstreams, learner, metrics=metrics)
+        evidence = CanaryEvidence(pool, metrics=config.gateway.metrics)
+        background = Background(in_service, router, upstreams, learner, evidence=evidence, metrics=metrics)
         background.canary = config.canary
         background.sync()
         learner.start()

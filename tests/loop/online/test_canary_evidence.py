@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from upturn.config import CanarySettings
+from upturn.config import CanarySettings, MetricConfig
 from upturn.deployment import Override, rollback, start
 from upturn.loop.online import CanaryEvidence, episode_task_id
 from upturn.pool import Pool, PoolRecord
@@ -24,7 +24,8 @@ from upturn.records import (
 )
 
 OLD, NEW = "clerk@1", "clerk@2"
-SETTINGS = CanarySettings(stages=(0.5, 1.0), outcome_seconds=100.0)
+SETTINGS = CanarySettings(stages=(0.5, 1.0))
+METRICS = (MetricConfig(name="success", delay_hours=0.1), MetricConfig(name="speed", weight=1.0))
 RELEASE = start(
     AgentVersion("clerk", "1", "callable"), AgentVersion("clerk", "2", "callable"), SETTINGS, Override("ana", "try")
 )
@@ -91,7 +92,7 @@ def counts(pool: Pool) -> tuple[int, int, int]:
 
 def advance(pool: Pool, clock: Clock) -> bool:
     """One look of a new process."""
-    return bool(CanaryEvidence(pool, clock=clock).advance(pool.states(Release), SETTINGS))
+    return bool(CanaryEvidence(pool, metrics=METRICS, clock=clock).advance(pool.states(Release), SETTINGS))
 
 
 def test_episodes_count_in_their_order_and_wait_for_the_first_pending_one(pool: Pool, clock: Clock) -> None:
@@ -108,7 +109,7 @@ def test_an_outcome_is_missing_once_its_time_has_passed_and_a_late_one_changes_n
     pool: Pool, clock: Clock
 ) -> None:
     pool.append(*called("a"), *called("b"), rated("b", 1.0))
-    clock.now += 99.0
+    clock.now += 359.0
     assert not advance(pool, clock)
     clock.now += 1.0
     assert advance(pool, clock)
@@ -147,7 +148,7 @@ def test_decisions_outside_of_the_release_do_not_count(pool: Pool, clock: Clock)
 
 
 def test_a_small_block_waits_for_others_for_at_most_a_minute(pool: Pool, clock: Clock) -> None:
-    evidence = CanaryEvidence(pool, clock=clock)
+    evidence = CanaryEvidence(pool, metrics=METRICS, clock=clock)
     first = [f"first-{number}" for number in range(150)]
     pool.append(*(record for name in first for record in called(name)), *(rated(name, 1.0) for name in first))
     assert evidence.advance(pool.states(Release), SETTINGS)
@@ -164,7 +165,7 @@ def test_a_decided_release_takes_no_evidence_that_was_on_its_way(pool: Pool, clo
     pool.append(*called("a"), rated("a", 1.0))
     as_read = pool.states(Release)
     pool.change(Release, lambda states: rollback(states.all()[0], Override("ana", "broken")))
-    CanaryEvidence(pool, clock=clock).advance(as_read, SETTINGS)
+    CanaryEvidence(pool, metrics=METRICS, clock=clock).advance(as_read, SETTINGS)
     assert (state(pool).state, state(pool).evidence) == ("rolled_back", ())
 
 
@@ -175,7 +176,7 @@ def test_a_promoted_candidate_is_watched_on_all_that_it_serves(pool: Pool, clock
         *(record for name in names for record in called(name, name.rpartition("-")[0])),
         *(rated(name, float(name.startswith(NEW))) for name in names),
     )
-    evidence = CanaryEvidence(pool, clock=clock)
+    evidence = CanaryEvidence(pool, metrics=METRICS, clock=clock)
     assert evidence.advance(pool.states(Release), settings)
     assert state(pool).state == "watch"
     later = [f"later-{number}" for number in range(20)]

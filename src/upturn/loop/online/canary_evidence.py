@@ -1,9 +1,9 @@
 """The evidence of open releases from what a server has served: outcomes that arrive one by one, and late.
 
 An episode is one observation. Its outcome is the first value of any of its decisions: a verdict, a feedback value
-of the router's metric (a success from half of its range on), or the failure of a call that another version
-answered. Without one it is missing once ``canary.outcome_seconds`` have passed. Episodes count in the order in
-which they began, so that the evidence depends on no outcome's time of arrival.
+of the primary metric (a success from half of its range on), or the failure of a call that another version answered.
+Without one it is missing once the metric's delay has passed. Episodes count in the order in which they began, so
+that the evidence depends on no outcome's time of arrival.
 
 The pool has everything: decisions with their release, outcomes, and the episodes that a release has counted. So a
 new process continues where the last one ended.
@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine, func, select
 
-from upturn.arbiter import PrimaryMetric
-from upturn.config import CanarySettings
+from upturn.config import CanarySettings, MetricConfig, declared_metrics
 from upturn.deployment import Awaited, Served, episode_digest, split_settled
 from upturn.errors import ReleaseError
 from upturn.loop.live_release import take_evidence
@@ -64,11 +63,12 @@ class CanaryEvidence:
     """Gives open releases the outcomes of their episodes. For one thread at a time."""
 
     def __init__(
-        self, pool: Pool, *, metric: PrimaryMetric | None = None, clock: Callable[[], float] = time
+        self, pool: Pool, *, metrics: Sequence[MetricConfig] = (), clock: Callable[[], float] = time
     ) -> None:
-        """``metric``: the feedback that counts; ``clock``: UTC seconds, as of the pool's records."""
+        """``metrics``: the configured ones, of which the primary one counts; ``clock``: UTC seconds, as of the
+        pool's records."""
         self._pool = pool
-        self._metric = metric or PrimaryMetric()
+        self._metric = declared_metrics(metrics)[0]
         self._clock = clock
         self._queues: dict[tuple[str, str], _Queue] = {}
         self._failures: dict[str, str] = {}
@@ -99,7 +99,7 @@ class CanaryEvidence:
         queue.waiting = deque(episode for episode in queue.waiting if episode.digest not in counted)
         if len(queue.waiting) < _MOST_WAITING:
             self._read(queue, release, counted)
-        block = self._settled(queue.waiting, settings)
+        block = self._settled(queue.waiting)
         if not block:
             return None
         now = self._clock()
@@ -135,7 +135,7 @@ class CanaryEvidence:
                 queue.waiting.append(_Waiting(digest, decision, row.recorded_at))
         queue.read = rows[-1].sequence if len(rows) == _MOST_WAITING else max(queue.read, end)
 
-    def _settled(self, waiting: Sequence[_Waiting], settings: CanarySettings) -> list[Served]:
+    def _settled(self, waiting: Sequence[_Waiting]) -> list[Served]:
         """Returns the episodes with final outcomes before the first one without."""
         settled: list[Served] = []
         episodes = list(waiting)
@@ -146,9 +146,8 @@ class CanaryEvidence:
                 Awaited(Served(episode.decision, _evaluation(episode.decision, value)), episode.decided_at)
                 for episode, value in zip(page, values, strict=True)
             ]
-            final = split_settled(
-                awaited, now=self._clock(), delay_seconds=settings.outcome_seconds, window_seconds=0.0
-            ).final
+            delay = self._metric.delay_hours * 3_600.0
+            final = split_settled(awaited, now=self._clock(), delay_seconds=delay, window_seconds=0.0).final
             settled += final
             if len(final) < len(page):
                 break
@@ -159,7 +158,7 @@ class CanaryEvidence:
         engine = self._pool.engine
         members = _decisions_of_episodes(engine, decisions)
         ids = list(dict.fromkeys(member for names in members.values() for member in names))
-        values = values_of(engine, ids, metric=self._metric)
+        values = values_of(engine, ids, metrics=(self._metric,))
         return [
             min(
                 (values[member] for member in members[decision.id] if member in values),

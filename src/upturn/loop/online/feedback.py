@@ -2,14 +2,16 @@
 
 A value is stored before it is acknowledged. The same value again, or the same id, is the same feedback. A second
 value of a metric for the same subject is stored and reported as contradicting: the first one has taught the router.
+Order of checks: metric, value, comment, subject, its level.
 """
 
-import math
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 from sqlalchemy import Engine, select
 
+from upturn.config import MetricConfig, declared_metrics
 from upturn.dialects import RequestError
 from upturn.errors import StoreConflictError
 from upturn.loop.online.call_log import CallLog
@@ -18,12 +20,16 @@ from upturn.pool import Pool, schema
 from upturn.records import Feedback, FeedbackSubject
 
 FeedbackState = Literal["stored", "known", "contradicts"]
-LONGEST_METRIC = 100
 LONGEST_COMMENT = 10_000
 _TABLES = {
     "decision": (schema.decisions, schema.decisions.c.id),
     "episode": (schema.decisions, schema.decisions.c.episode),
     "trajectory": (schema.trajectories, schema.trajectories.c.id),
+}
+_ABOUT = {
+    "call": "a model call: name its decision_id",
+    "task": "a task: name its trajectory_id, or its decision_id",
+    "episode": "an episode: name its episode_id, or the decision_id of one of its calls",
 }
 
 
@@ -34,6 +40,7 @@ class Opinion(NamedTuple):
     subject_id: str
     """For an episode: the client's name of it, or the id in the header ``x-upturn-episode``."""
     metric: str
+    """Empty = the primary metric."""
     value: float
     id: str = ""
     """The client's id of the value; empty = equal values are one."""
@@ -44,26 +51,36 @@ class Receipt(NamedTuple):
     """What became of a feedback value."""
 
     id: str
+    metric: str
     state: FeedbackState
 
 
-async def accept_feedback(pool: Pool, log: CallLog, opinion: Opinion, client: Client) -> Receipt:
-    """Returns what became of the value once it is durable.
+class _Subject(NamedTuple):
+    """What a value is stored for."""
 
-    Raises RequestError for an unusable value (400), a subject that the tenant does not have (404), and an id that
-    is stored with another value (409).
+    kind: FeedbackSubject
+    id: str
+
+
+async def accept_feedback(
+    pool: Pool, log: CallLog, opinion: Opinion, client: Client, *, metrics: Sequence[MetricConfig] = ()
+) -> Receipt:
+    """Returns what became of the value once it is durable. ``metrics``: the configured ones.
+
+    Raises RequestError for an unknown metric, a value outside of its range and a subject of another level (400), a
+    subject that the tenant does not have (404), and an id that is stored with another value (409).
     """
-    _check(opinion)
+    metric = _metric(opinion.metric, declared_metrics(metrics))
+    _check(opinion, metric)
     subject = _find_subject(pool.engine, opinion, client)
-    key = (
-        (opinion.id,) if opinion.id else (opinion.subject_kind, subject, opinion.metric, repr(float(opinion.value)))
-    )
+    subject = _at_level(pool.engine, subject, metric)
+    key = (opinion.id,) if opinion.id else (*subject, metric.name, repr(float(opinion.value)))
     digest = blake2b("\0".join((client.tenant, *key)).encode(errors="surrogatepass"), digest_size=16).hexdigest()
     feedback = Feedback(
         id=f"feedback:{digest}",
-        subject_kind=opinion.subject_kind,
-        subject_id=subject,
-        metric=opinion.metric,
+        subject_kind=subject.kind,
+        subject_id=subject.id,
+        metric=metric.name,
         value=float(opinion.value),
         tenant=client.tenant,
         comment=opinion.comment,
@@ -79,17 +96,31 @@ async def accept_feedback(pool: Pool, log: CallLog, opinion: Opinion, client: Cl
             field="id",
         ) from exc
     if feedback.id in earlier:
-        return Receipt(feedback.id, "known")
-    return Receipt(feedback.id, "contradicts" if earlier else "stored")
+        return Receipt(feedback.id, metric.name, "known")
+    return Receipt(feedback.id, metric.name, "contradicts" if earlier else "stored")
 
 
-def _check(opinion: Opinion) -> None:
-    if not math.isfinite(opinion.value):
-        raise RequestError(f"value must be a finite number, got {opinion.value!r}", field="value")
-    if not 1 <= len(opinion.metric) <= LONGEST_METRIC or not opinion.metric.isprintable():
+def _metric(name: str, metrics: Sequence[MetricConfig]) -> MetricConfig:
+    """Returns the metric with this name, without a name the primary one; raises RequestError for another name."""
+    if not name:
+        return metrics[0]
+    for metric in metrics:
+        if metric.name == name:
+            return metric
+    known = ", ".join(metric.name for metric in metrics)
+    raise RequestError(
+        f"unknown metric {name!r:.120}; declared: {known}. Declare further ones in [[gateway.metrics]]",
+        code="unknown_metric",
+        field="metric",
+    )
+
+
+def _check(opinion: Opinion, metric: MetricConfig) -> None:
+    if metric.reward(opinion.value) is None:  # also of NaN
         raise RequestError(
-            f"metric must have 1 to {LONGEST_METRIC} printable characters, got {opinion.metric!r:.120}",
-            field="metric",
+            f"a value of {metric.name!r} must be from {metric.low:g} to {metric.high:g}, got {opinion.value!r}",
+            code="value_out_of_range",
+            field="value",
         )
     if len(opinion.comment) > LONGEST_COMMENT:
         raise RequestError(
@@ -97,8 +128,8 @@ def _check(opinion: Opinion) -> None:
         )
 
 
-def _find_subject(engine: Engine, opinion: Opinion, client: Client) -> str:
-    """Returns the stored id of the subject; raises RequestError (404) if the tenant has none."""
+def _find_subject(engine: Engine, opinion: Opinion, client: Client) -> _Subject:
+    """Returns the stored subject; raises RequestError (404) if the tenant has none."""
     table, column = _TABLES[opinion.subject_kind]
     ids = [opinion.subject_id]
     if opinion.subject_kind == "episode":
@@ -107,12 +138,37 @@ def _find_subject(engine: Engine, opinion: Opinion, client: Client) -> str:
         for subject in ids:
             query = select(column).where(column == subject, table.c.tenant == client.tenant).limit(1)
             if connection.execute(query).first() is not None:
-                return subject
+                return _Subject(opinion.subject_kind, subject)
     raise RequestError(
         f"no {opinion.subject_kind} {opinion.subject_id!r}; use the id of an answer, or its x-upturn headers",
         status=404,
         code=f"unknown_{opinion.subject_kind}",
         field=f"{opinion.subject_kind}_id",
+    )
+
+
+def _at_level(engine: Engine, subject: _Subject, metric: MetricConfig) -> _Subject:
+    """Returns the subject that the metric is about; raises RequestError for feedback on something else."""
+    if metric.level is None or subject.kind == metric.level:
+        return subject
+    is_call, episode = False, None
+    if subject.kind == "decision":
+        decision, call = schema.decisions, schema.calls
+        query = select(decision.c.episode, call.c.id).outerjoin(call, call.c.id == decision.c.id)
+        with engine.connect() as connection:
+            episode, call_id = connection.execute(query.where(decision.c.id == subject.id)).one()
+        is_call = call_id is not None
+    match metric.level:
+        case "call" if is_call:
+            return subject
+        case "task" if subject.kind == "trajectory" or (subject.kind == "decision" and not is_call):
+            return subject
+        case "episode" if episode is not None:
+            return _Subject("episode", episode)
+    raise RequestError(
+        f"{metric.name!r} is about {_ABOUT[metric.level]}; {subject.kind} {subject.id!r} is something else",
+        code="wrong_level",
+        field=f"{subject.kind}_id",
     )
 
 

@@ -195,7 +195,7 @@ def open_run(
         in_service = _configured_agents(config, pool, registry := AgentRegistry())
         run_id, seed = run_dir.name, config.run.seed
         router = Router(registry, policy, RunKey(run_id, seed))
-        learner = Learner(pool, policy, tenant=config.pool.tenant)
+        learner = Learner(pool, policy, tenant=config.pool.tenant, metrics=config.gateway.metrics)
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", seed), learner=learner)
         progress = FailureProgress(progress, service.failures)
         world = None if world is None else replace(world, device=device)

@@ -3,8 +3,8 @@
 Start with ``outcome``.
 """
 
+from upturn.pool.serving.metric_count import MetricCount, metric_counts
 from upturn.pool.serving.outcome import (
-    Metric,
     StoredOutcome,
     Value,
     evaluated_until,
@@ -15,13 +15,14 @@ from upturn.pool.serving.outcome import (
 from upturn.pool.serving.snapshot import RouterSnapshot, load_router, save_router
 
 __all__ = [
-    "Metric",
+    "MetricCount",
     "RouterSnapshot",
     "StoredOutcome",
     "Value",
     "evaluated_until",
     "last_sequence",
     "load_router",
+    "metric_counts",
     "outcomes_after",
     "save_router",
     "values_of",

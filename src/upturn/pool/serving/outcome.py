@@ -1,19 +1,20 @@
 """The outcomes of decisions, in the order in which they arrived.
 
-A decision has at most one outcome that teaches: its first value. A value is a verdict of the trajectory that the
-decision led to, a feedback value of the primary metric on the decision, on that trajectory or on the episode that
-began with the decision, or the failure of a call that another version then answered. The trajectory of a sealed
-episode belongs to the decision that the episode began with. All further values of the decision, equal or
-contradicting, are no outcomes. A missing verdict before the first value is reported once, as an outcome without a
-reward.
+A decision has at most one outcome that teaches. It is complete at the first of these records: a verdict of the
+trajectory that the decision led to; the failure of a call that another version then answered; the value that gives
+every taught metric a value. A value of feedback is on the decision, on its trajectory, or on the episode that began
+with the decision; the first one of each metric counts. The trajectory of a sealed episode belongs to the decision
+that the episode began with. All further values, equal or contradicting, are no outcomes. A missing verdict before
+the outcome is reported once, as an outcome without a reward.
 
 Which outcome a record is depends on records with lower sequence numbers only. So the outcomes up to a number never
 change, whoever reads them, and in however many parts. Feedback on a subject that is stored later is no outcome.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BindParameter,
@@ -32,21 +33,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from upturn.config import MetricConfig, joint_reward
 from upturn.pool import schema
 from upturn.pool.selection import Scope, in_scope
 from upturn.records import EPISODE_TASK, Decision, Evaluation, from_fields
-
-
-class Metric(Protocol):
-    """The feedback that teaches."""
-
-    @property
-    def name(self) -> str:
-        """The metric of its feedback."""
-
-    def reward(self, value: float) -> float | None:
-        """Returns the reward of a value, in [0, 1]; None = it teaches nothing."""
-
 
 _PAGE = 400
 """Maximum number of events read at once."""
@@ -67,14 +57,14 @@ class StoredOutcome(NamedTuple):
 
 
 class Value(NamedTuple):
-    """The value of a decision."""
+    """What the outcome of a decision is."""
 
     sequence: int
-    """Of the record that it is in."""
+    """Of the record that completed it."""
     reward: float | None
     """None = the verdict is missing."""
     evaluation: Evaluation | None
-    """The evaluation that the value is the verdict of; None = it is feedback, or a call that failed."""
+    """The evaluation that it is the verdict of; None = it is feedback, or a call that failed."""
 
 
 class _Event(NamedTuple):
@@ -82,6 +72,8 @@ class _Event(NamedTuple):
 
     sequence: int
     decision_id: str
+    metric: str
+    """Empty = a verdict, which needs no further value."""
     reward: float | None
 
 
@@ -100,39 +92,41 @@ def evaluated_until(engine: Engine, evaluation_ids: Sequence[str]) -> int:
 
 
 def outcomes_after(
-    engine: Engine, start: int, end: int, *, metric: Metric, tenant: Scope
+    engine: Engine, start: int, end: int, *, metrics: Sequence[MetricConfig], tenant: Scope
 ) -> Iterator[StoredOutcome]:
-    """Yields the outcomes in records with numbers above ``start`` and at most ``end``, in their order."""
+    """Yields the outcomes in records with numbers above ``start`` and at most ``end``, in their order.
+
+    ``metrics``: those that teach, with their weights."""
     while start < end:
         stop = min(end, start + _SPAN)
         with engine.connect() as connection:
-            events = _events(connection, (start, stop), metric, tenant)
+            events = _events(connection, (start, stop), metrics, tenant)
             stop = stop if len(events) < _PAGE else events[-1].sequence
-            outcomes = list(_first_values(connection, events, metric))
+            outcomes = list(_outcomes(connection, events, metrics))
         yield from outcomes
         start = stop
 
 
-def values_of(engine: Engine, decision_ids: Sequence[str], *, metric: Metric) -> dict[str, Value]:
-    """Returns the first value of each of these decisions, or its first missing verdict; others have none yet."""
+def values_of(engine: Engine, decision_ids: Sequence[str], *, metrics: Sequence[MetricConfig]) -> dict[str, Value]:
+    """Returns the outcome of each of these decisions, or its missing verdict; others have none yet.
+
+    ``metrics``: those that count, with their weights."""
     values: dict[str, Value] = {}
     with engine.connect() as connection:
         for start in range(0, len(decision_ids), _PAGE):
-            page = decision_ids[start : start + _PAGE]
-            events = _earlier(connection, page, _END, metric)
-            first: dict[str, _Event] = {}
-            for event in sorted(events, key=lambda event: (event.reward is None, event.sequence)):
-                first.setdefault(event.decision_id, event)
+            page = set(decision_ids[start : start + _PAGE])
+            events: defaultdict[str, list[_Event]] = defaultdict(list)
+            for event in _earlier(connection, sorted(page), _END, metrics):
+                events[event.decision_id].append(event)
+            last = {name: list(_outcomes_of(members, metrics)) for name, members in events.items() if name in page}
+            outcomes = {name: found[-1] for name, found in last.items() if found}
             table = schema.evaluations
             query = select(table.c.sequence, table.c.fields).where(
-                table.c.sequence.in_([event.sequence for event in first.values()])
+                table.c.sequence.in_([sequence for sequence, _ in outcomes.values()])
             )
             evaluations = {row.sequence: from_fields(Evaluation, row.fields) for row in connection.execute(query)}
-            values |= {
-                name: Value(event.sequence, event.reward, evaluations.get(event.sequence))
-                for name, event in first.items()
-                if name in page
-            }
+            for name, (sequence, reward) in outcomes.items():
+                values[name] = Value(sequence, reward, evaluations.get(sequence))
     return values
 
 
@@ -141,15 +135,21 @@ def _last_sequence(connection: Connection) -> int:
     return max(connection.execute(select(func.max(table.c.sequence))).scalar() or 0 for table in tables)
 
 
-def _events(connection: Connection, span: tuple[int, int], metric: Metric, tenant: Scope) -> list[_Event]:
+def _events(
+    connection: Connection, span: tuple[int, int], metrics: Sequence[MetricConfig], tenant: Scope
+) -> list[_Event]:
     """Returns the first events in the span, in their order, each with its decision."""
     values = {"start": span[0], "end": span[1], "page": _PAGE}
-    rows = connection.execute(_events_query(metric.name, tenant), values).all()
-    return [_event(row, metric) for row in rows]
+    rows = connection.execute(_events_query(_names(metrics), tenant), values).all()
+    return [_event(row, metrics) for row in rows]
+
+
+def _names(metrics: Sequence[MetricConfig]) -> tuple[str, ...]:
+    return tuple(metric.name for metric in metrics)
 
 
 @lru_cache
-def _events_query(metric: str, tenant: Scope) -> Executable:
+def _events_query(metrics: tuple[str, ...], tenant: Scope) -> Executable:
     """Built once: that takes longer than a query for a single event."""
 
     def within(column: ColumnElement[int]) -> ColumnElement[bool]:
@@ -160,45 +160,64 @@ def _events_query(metric: str, tenant: Scope) -> Executable:
         query.where(within(column), *in_scope(owner, tenant))
         for query, column, owner in (
             (_evaluated(), evaluations.c.sequence, evaluations.c.tenant),
-            (_rated(metric), feedback.c.sequence, feedback.c.tenant),
+            (_rated(metrics), feedback.c.sequence, feedback.c.tenant),
             (_fallen_back(), calls.c.sequence, calls.c.tenant),
         )
     ]
     return union_all(*queries).order_by("sequence").limit(bindparam("page"))
 
 
-def _first_values(connection: Connection, events: Sequence[_Event], metric: Metric) -> Iterator[StoredOutcome]:
-    """Yields the events that are outcomes."""
+def _outcomes(
+    connection: Connection, events: Sequence[_Event], metrics: Sequence[MetricConfig]
+) -> Iterator[StoredOutcome]:
+    """Yields the outcomes that are in these events, in their order."""
     if not events:
         return
     ids = sorted({event.decision_id for event in events if event.decision_id})
-    known = list(events)
     table, before = schema.decisions, events[0].sequence
     query = select(table.c.id, table.c.fields).where(table.c.id.in_(ids))
     decisions = {row.id: from_fields(Decision, row.fields) for row in connection.execute(query)}
-    known += _earlier(connection, list(decisions), before, metric)
-    first: dict[str, int] = {}
-    first_missing: dict[str, int] = {}
-    for event in sorted(known):
-        kind = first_missing if event.reward is None else first
-        kind.setdefault(event.decision_id, event.sequence)
-    for event in events:
-        if event.decision_id not in decisions:
-            continue
-        value = first.get(event.decision_id, event.sequence + 1)
-        is_first = event.sequence == (value if event.reward is not None else first_missing[event.decision_id])
-        if is_first and event.sequence <= value:
-            yield StoredOutcome(event.sequence, decisions[event.decision_id], event.reward)
+    known: defaultdict[str, list[_Event]] = defaultdict(list)
+    for event in (*_earlier(connection, list(decisions), before, metrics), *events):
+        known[event.decision_id].append(event)
+    outcomes = [
+        StoredOutcome(sequence, decision, reward)
+        for decision in decisions.values()
+        for sequence, reward in _outcomes_of(known[decision.id], metrics)
+        if sequence >= before
+    ]
+    yield from sorted(outcomes, key=lambda outcome: outcome.sequence)
 
 
-def _earlier(connection: Connection, ids: Sequence[str], before: int, metric: Metric) -> list[_Event]:
+def _outcomes_of(events: Sequence[_Event], metrics: Sequence[MetricConfig]) -> Iterator[tuple[int, float | None]]:
+    """Yields the outcomes of one decision with their numbers: up to one missing verdict, then up to one reward."""
+    names, is_missing = _names(metrics), False
+    values: dict[str, float] = {}
+    for event in sorted(events, key=lambda event: event.sequence):
+        if event.reward is None:
+            if not is_missing:
+                yield event.sequence, None
+            is_missing = True
+        elif not event.metric:
+            yield event.sequence, event.reward
+            return
+        else:
+            values.setdefault(event.metric, event.reward)
+            if len(values) == len(names):
+                yield event.sequence, joint_reward(metrics, [values[name] for name in names])
+                return
+
+
+def _earlier(
+    connection: Connection, ids: Sequence[str], before: int, metrics: Sequence[MetricConfig]
+) -> list[_Event]:
     """Returns the events of these decisions before a number."""
-    rows = connection.execute(_earlier_query(metric.name), {"ids": ids, "before": before})
-    return [_event(row, metric) for row in rows]
+    rows = connection.execute(_earlier_query(_names(metrics)), {"ids": ids, "before": before})
+    return [_event(row, metrics) for row in rows]
 
 
 @lru_cache
-def _earlier_query(metric: str) -> Executable:
+def _earlier_query(metrics: tuple[str, ...]) -> Executable:
     evaluations, feedback, calls = schema.evaluations, schema.feedback, schema.calls
     ids: BindParameter[Any] = bindparam("ids", expanding=True)
     before: BindParameter[Any] = bindparam("before")
@@ -214,19 +233,19 @@ def _earlier_query(metric: str) -> Executable:
     )
     return union_all(
         _evaluated().where(evaluations.c.sequence < before, evaluations.c.trajectory_id.in_(executed)),
-        _rated(metric).where(feedback.c.sequence < before, subjects),
+        _rated(metrics).where(feedback.c.sequence < before, subjects),
         _fallen_back().where(calls.c.sequence < before, calls.c.id.in_(ids)),
     )
 
 
-def _event(row: Any, metric: Metric) -> _Event:
+def _event(row: Any, metrics: Sequence[MetricConfig]) -> _Event:
     """The verdict of an evaluation is its reward; of feedback, that of its value."""
-    if row.verdict == "missing":
-        return _Event(row.sequence, row.decision_id or "", None)
+    decision = row.decision_id or ""
     if row.verdict:
-        return _Event(row.sequence, row.decision_id or "", float(row.verdict == "success"))
-    value = metric.reward(row.value)
-    return _Event(row.sequence, (row.decision_id or "") if value is not None else "", value)
+        reward = None if row.verdict == "missing" else float(row.verdict == "success")
+        return _Event(row.sequence, decision, "", reward)
+    value = next(metric.reward(row.value) for metric in metrics if metric.name == row.metric)
+    return _Event(row.sequence, decision if value is not None else "", row.metric, value)
 
 
 def _decision_of(trajectory: Any) -> Any:
@@ -281,11 +300,12 @@ def _opening_of(trajectory: Any) -> Any:
     )
 
 
-def _columns(sequence: Any, decision: Any, verdict: Any, value: Any) -> Select[Any]:
+def _columns(sequence: Any, decision: Any, *, verdict: Any, metric: Any, value: Any) -> Select[Any]:
     return select(
         sequence.label("sequence"),
         decision.label("decision_id"),
         verdict.label("verdict"),
+        metric.label("metric"),
         value.label("value"),
     )
 
@@ -294,12 +314,16 @@ def _evaluated() -> Select[Any]:
     """Evaluations of trajectories with a decision."""
     evaluations, trajectory = schema.evaluations, aliased(schema.trajectories)
     return _columns(
-        evaluations.c.sequence, _decision_of(trajectory), evaluations.c.verdict, literal(0.0)
+        evaluations.c.sequence,
+        _decision_of(trajectory),
+        verdict=evaluations.c.verdict,
+        metric=literal(""),
+        value=literal(0.0),
     ).join_from(evaluations, trajectory, trajectory.c.id == evaluations.c.trajectory_id)
 
 
-def _rated(metric: str) -> Select[Any]:
-    """Feedback of the primary metric, with the decision of its subject."""
+def _rated(metrics: tuple[str, ...]) -> Select[Any]:
+    """Feedback of the metrics, with the decision of its subject."""
     feedback, decision, trajectory = schema.feedback, aliased(schema.decisions), aliased(schema.trajectories)
     kind, subject = feedback.c.subject_kind, feedback.c.subject_id
     direct = select(decision.c.id).where(
@@ -326,13 +350,19 @@ def _rated(metric: str) -> Select[Any]:
         .order_by(opening.c.sequence)
         .limit(1)
     )
-    target = func.coalesce(direct.scalar_subquery(), of_trajectory.scalar_subquery(), of_episode.scalar_subquery())
-    return _columns(feedback.c.sequence, target, literal(""), feedback.c.value).where(feedback.c.metric == metric)
+    target = func.coalesce(
+        direct.scalar_subquery(),
+        of_trajectory.scalar_subquery(),
+        of_episode.scalar_subquery(),
+    )
+    return _columns(
+        feedback.c.sequence, target, verdict=literal(""), metric=feedback.c.metric, value=feedback.c.value
+    ).where(feedback.c.metric.in_(metrics))
 
 
 def _fallen_back() -> Select[Any]:
     """Calls that another version answered than the chosen one, which had failed."""
     calls, decision = schema.calls, aliased(schema.decisions)
-    return _columns(calls.c.sequence, decision.c.id, literal("failure"), literal(0.0)).join_from(
-        calls, decision, and_(decision.c.id == calls.c.id, decision.c.chosen != calls.c.agent_version)
-    )
+    return _columns(
+        calls.c.sequence, decision.c.id, verdict=literal("failure"), metric=literal(""), value=literal(0.0)
+    ).join_from(calls, decision, and_(decision.c.id == calls.c.id, decision.c.chosen != calls.c.agent_version))
