@@ -3,23 +3,36 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 import httpx2
 
 from upturn.config import Config
-from upturn.gateway import Gateway, open_gateway
+from upturn.gateway import Gateway, Source, open_gateway
 from upturn.loop.trainers import parse_full_config
 from upturn.pool import Pool
 from upturn.records import AgentVersion
 
 FUNCTION = f"{__name__}:answer"
 OLD, NEW, OTHER = "clerk@base", "clerk@2", "helper@base"
+NO_FILE = Source(None, {})
 WHY = {"why": "tested by hand", "who": "ana"}
+
+
+OPEN = Event()
+"""``answer_when_open`` waits for it."""
+OPEN.set()
 
 
 def answer(_instruction: str, _turns: object, _observation: object) -> str:
     """Every agent's answer."""
+    return "done"
+
+
+def answer_when_open(_instruction: str, _turns: object, _observation: object) -> str:
+    """The answer of an agent that may be slow."""
+    assert OPEN.wait(timeout=60.0)
     return "done"
 
 
@@ -78,9 +91,9 @@ class LiveDesk(NamedTuple):
 
 
 @asynccontextmanager
-async def live(config: Config) -> AsyncIterator[LiveDesk]:
+async def live(config: Config, source: Source = NO_FILE) -> AsyncIterator[LiveDesk]:
     """An open gateway whose second version of the clerk is stored."""
-    with open_gateway(config, {}, host="127.0.0.1") as gateway:
+    with open_gateway(config, source, host="127.0.0.1") as gateway:
         pool = gateway.service.pool
         pool.append(AgentVersion("clerk", "2", "callable", model=FUNCTION))
         transport = httpx2.ASGITransport(app=gateway.app)

@@ -12,7 +12,7 @@ from upturn.gateway.observation import GatewayMetrics
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop.canary_traffic import reserved_policy
 from upturn.loop.online import CanaryEvidence
-from upturn.loop.run import InService
+from upturn.loop.run import ConfigChanges, InService, apply_agents
 
 SECONDS = 1.0
 SAVE_SECONDS = 60.0
@@ -42,10 +42,28 @@ class Background:
         self._metrics = metrics
         self._evidence = evidence
 
+    def replace_learner(self, learner: Learner) -> None:
+        """Routes by what another learner has learned."""
+        self._learner = learner
+        self._follow()
+
     def sync(self) -> None:
         """Takes over promotions, canaries and limits from the pool."""
-        if not self._in_service.sync():
-            return
+        if self._in_service.sync():
+            self._follow()
+
+    def reconfigure(self, changes: ConfigChanges) -> None:
+        """Serves the agents of a new configuration; raises ReleaseError as ``apply_agents`` does."""
+        apply_agents(changes, self._learner.pool, self._in_service)
+        self.canary = changes.config.canary
+        self._follow()
+
+    def save(self) -> None:
+        """Stores what the router has learned."""
+        self._learner.save()
+
+    def _follow(self) -> None:
+        """Makes upstreams and routing follow the agents in service and the open releases."""
         for served in self._router.registry.agents().values():
             for version in (served.incumbent, served.candidate):
                 if version is not None:

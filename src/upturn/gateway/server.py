@@ -10,13 +10,13 @@ from uuid import uuid4
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
-from upturn.config import Config
+from upturn.config import Config, api_keys
 from upturn.gateway.access import open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
-from upturn.gateway.operations import Operators, release_routes
+from upturn.gateway.operations import Operators, Reloaded, Reloader, Source, admin_routes, release_routes
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import CanaryEvidence, OnlineService, RouteTable, TaskQueue
@@ -40,12 +40,13 @@ class Gateway(NamedTuple):
 
 
 @contextmanager
-def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Iterator[Gateway]:
-    """Opens the gateway of a configuration; ``keys``: API keys of agents by environment variable;
-    ``host``: the address that the server binds to.
+def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gateway]:
+    """Opens the gateway of a configuration; ``source``: where it was read, for a reload, and the environment that
+    has the API keys of agents; ``host``: the address that the server binds to.
 
     Raises StoreBusyError if another process writes the pool, and ConfigError for an address that anybody could use.
     """
+    keys = api_keys(config, source.environ)
     threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
     upstreams = Upstreams(config, keys, threads=threads)
     with Pool.open(config.pool.path or POOL_PATH) as pool:
@@ -65,21 +66,29 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         telemetry = open_telemetry(config.telemetry)
         guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
         operators = Operators(pool, guard, background.sync)
+        routes = RouteTable(config.gateway, registry)
+        tasks = _task_queue(config, keys, router, learner, learn=background.learn)
+        reloader = Reloader(config, source, Reloaded(background, upstreams, routes, tasks), operators)
+
+        async def run() -> None:
+            reloader.listen()
+            await background.run()
+
         parts = Parts(
-            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of),
+            OnlineService(pool, router, routes, upstreams.of),
             guard,
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
-            tasks=_task_queue(config, keys, router, learner, learn=background.learn),
+            tasks=tasks,
             learn=background.learn,
-            further=(release_routes(operators, lambda: config),),
-            background=background.run,
+            further=(release_routes(operators, lambda: reloader.config), admin_routes(operators, reloader)),
+            background=run,
             on_stop=upstreams.close,
         )
         try:
             yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
         finally:
-            learner.save()
+            background.save()
             if telemetry is not None:
                 telemetry.close()
 

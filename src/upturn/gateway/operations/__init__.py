@@ -1,9 +1,11 @@
-"""The endpoints for operators: releases. Every act is recorded with who, what, when and why.
+"""What operators do over HTTP: releases, and a reload of the configuration. Every act is recorded.
 
-Start with ``operator``, then ``release_routes``.
+Start with ``operator``, then ``release_routes`` and ``reload``.
 """
 
+from upturn.gateway.operations.admin_routes import admin_routes
 from upturn.gateway.operations.operator import Operators
 from upturn.gateway.operations.release_routes import release_routes
+from upturn.gateway.operations.reload import Reloaded, Reloader, Source
 
-__all__ = ["Operators", "release_routes"]
+__all__ = ["Operators", "Reloaded", "Reloader", "Source", "admin_routes", "release_routes"]

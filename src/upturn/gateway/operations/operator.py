@@ -62,7 +62,11 @@ class Operators:
         Raises RequestError: 404 for unknown names, 409 for a change that is not possible now.
         """
         result = await self.read(work)
-        act = AdminAct(override.who, what, subject, time(), "", override.why)
-        await asyncio.to_thread(record_act, self.pool.path, act)
+        await self.record(what, override, subject)
         self._on_change()
         return result
+
+    async def record(self, what: str, override: Override, subject: str) -> None:
+        """Records an act; returns once it is durable."""
+        act = AdminAct(override.who, what, subject, time(), "", override.why)
+        await asyncio.to_thread(record_act, self.pool.path, act)

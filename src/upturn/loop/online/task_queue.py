@@ -7,7 +7,7 @@ at the next start, unless their evaluation is stored.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
 from upturn.dialects import RequestError
@@ -38,6 +38,10 @@ class TaskQueue:
     def environment(self) -> str:
         """Name of the environment that tasks run in."""
         return self._service.runtime.kit.name
+
+    def replace_keys(self, api_keys: Mapping[str, str]) -> None:
+        """Continues with other API keys of agents, by agent."""
+        self._service.runtime.replace_keys(api_keys)
 
     def start(self) -> None:
         """Begins with the tasks that an earlier process left."""
