@@ -10,7 +10,7 @@ from upturn.config import CanarySettings
 from upturn.errors import UpturnError
 from upturn.gateway.observation import GatewayMetrics
 from upturn.gateway.upstreams import Upstreams
-from upturn.loop.canary_traffic import reserved_policy
+from upturn.loop import reserved_policy
 from upturn.loop.online import CanaryEvidence
 from upturn.loop.run import InService
 
