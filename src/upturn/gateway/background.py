@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from time import monotonic
 
 from upturn.arbiter import Learner, Router
+from upturn.arbiter.texts import TextLearner
 from upturn.config import CanarySettings
 from upturn.errors import UpturnError
 from upturn.gateway.observation import GatewayMetrics
@@ -35,6 +37,8 @@ class Background:
     ) -> None:
         self.canary = CanarySettings()
         """The settings of canaries; may be replaced at any time."""
+        self.texts: TextLearner | None = None
+        """Learns clusters of texts; None = texts are not clustered."""
         self._in_service = in_service
         self._router = router
         self._upstreams = upstreams
@@ -66,6 +70,17 @@ class Background:
         self._metrics.show_learner_lag(self._learner.lag)
         self._learner.catch_up()
 
+    def save(self) -> None:
+        """Stores snapshots of what was learned."""
+        _run_all(self._saves())
+
+    def _saves(self) -> Sequence[Callable[[], None]]:
+        """Takes snapshots of what was learned; returns what stores them, in any thread."""
+        saves = [partial(self._learner.save, self._learner.snapshot())]
+        if self.texts is not None:
+            saves.append(partial(self.texts.save, self.texts.snapshot()))
+        return saves
+
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Repeats all of it until it is cancelled; what fails is logged and tried again."""
         saved = monotonic()
@@ -74,12 +89,19 @@ class Background:
                 self.sync()
                 self.learn()
                 await self.judge()
+                if self.texts is not None:
+                    self.texts.catch_up()
                 for version, upstream in self._upstreams.all().items():
                     if (breaker := upstream.breaker_state) is not None:
                         self._metrics.show_breaker(version.rpartition("@")[0], breaker)
                 if monotonic() - saved > SAVE_SECONDS:
-                    await asyncio.to_thread(self._learner.save)
+                    await asyncio.to_thread(_run_all, self._saves())
                     saved = monotonic()
             except UpturnError:
                 _log.exception("the gateway could not follow the pool; it tries again in a second")
             await sleep(SECONDS)
+
+
+def _run_all(actions: Iterable[Callable[[], None]]) -> None:
+    for act in actions:
+        act()

@@ -10,6 +10,7 @@ from uuid import uuid4
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
+from upturn.arbiter.texts import TextClusters, TextLearner
 from upturn.config import Config
 from upturn.gateway.access import open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
@@ -19,7 +20,7 @@ from upturn.gateway.observed_call import Observer
 from upturn.gateway.operations import Operators, release_routes
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
-from upturn.loop.online import CanaryEvidence, OnlineService, RouteTable, TaskQueue
+from upturn.loop.online import CanaryEvidence, FamilyGuess, OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import InService, limits_of, load_checked_kit, policy_of, store_agent_version, version_of
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -62,11 +63,17 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         background.canary = config.canary
         background.sync()
         learner.start()
+        if config.gateway.clusters:
+            background.texts = TextLearner(pool, TextClusters(config.gateway.clusters))
+            background.texts.start()
+        families = FamilyGuess(
+            config.gateway.families, None if background.texts is None else background.texts.clusters
+        )
         telemetry = open_telemetry(config.telemetry)
         guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
         operators = Operators(pool, guard, background.sync)
         parts = Parts(
-            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of),
+            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of, families=families),
             guard,
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
@@ -79,7 +86,7 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         try:
             yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
         finally:
-            learner.save()
+            background.save()
             if telemetry is not None:
                 telemetry.close()
 
