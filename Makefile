@@ -2,8 +2,8 @@
 #   make demo         set up, then run the whole loop and write its report
 #   make test         set up, then run the tests, two processes beside each other; make test-all: the slow ones too
 #   make test-reach   set up a second environment with file formats, Gymnasium, OpenEnv, verifiers, Ray, TRL and
-#                     trackers, then run every test that needs them (ten minutes), and write the date into
-#                     docs/results.md
+#                     trackers, and a third one with the gateway's clients, then run every test that needs them
+#                     (ten minutes), and write the date into docs/results.md
 #   make check        format, lint, types, import layers, size caps, generated docs
 # Settings: PYTHON=python3.12 picks the interpreter; TORCH_INDEX=https://download.pytorch.org/whl/cpu takes torch
 # from that index (a smaller build without CUDA) and everything else from where pip looks anyway.
@@ -11,6 +11,7 @@
 VENV := .venv
 READY := $(VENV)/.ready
 REACH := .venv-reach
+CLIENTS := .venv-clients
 PYTHON ?= python3
 TORCH_INDEX ?=
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install
@@ -58,7 +59,13 @@ $(REACH)/.ready: requirements-reach.lock $(READY)
 	$(VENV)/bin/python tools/reach.py install $(REACH)
 	@touch $@
 
-test-reach: $(REACH)/.ready
+# The clients of the gateway share nothing with what is locked: they are programs of their own.
+$(CLIENTS)/.ready: requirements-clients.lock $(READY)
+	$(VENV)/bin/python -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --no-deps -r requirements-clients.lock
+	@touch $@
+
+test-reach: $(REACH)/.ready $(CLIENTS)/.ready
 	PYTHONPATH=src $(REACH)/bin/python tools/reach.py test
 
 check: $(READY)
@@ -77,4 +84,4 @@ docs: $(READY)
 	$(VENV)/bin/python tools/make_docs.py
 
 clean:
-	rm -rf $(VENV) $(REACH) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(REACH) $(CLIENTS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,7 +3,8 @@
     python tools/reach.py install .venv-reach    installs requirements-reach.lock above the current environment
     python tools/reach.py test                   runs the tests and writes the date into docs/results.md
 
-The tests are those of every test file that skips where a package is not installed, the slow ones included. A test
+The tests are those of every test file that skips where a package or the environment of the gateway's clients is not
+installed, the slow ones included. A test
 that is skipped because a package is missing is a failure here.
 """
 
@@ -53,7 +54,7 @@ SHOWN = (
     "wandb",
 )
 """Packages whose versions are written with the date."""
-_CONDITION = re.compile(r"\b(importorskip|find_spec)\(")
+_CONDITION = re.compile(r"\b(importorskip|find_spec)\(|\bneeds_clients\b")
 _LINE = re.compile(r"^`make test-reach` last passed .*(?:\n(?!\n).*)*", re.MULTILINE)
 
 

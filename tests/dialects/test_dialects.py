@@ -150,6 +150,17 @@ def test_what_is_not_an_answer_is_named(dialect: Dialect) -> None:
             "invalid_request",
             "0.role",
         ),
+        (
+            b'{"model": "m", "max_tokens": 1, "messages": [], "input": []}',
+            "invalid_request",
+            "",
+        ),
+        (
+            b'{"model": "m", "max_tokens": 1, "stream": 0, "input": "", "messages": [{"role": "user", "content": ""'
+            b"}]}",
+            "invalid_request",
+            "stream",
+        ),
     ],
 )
 def test_a_bad_request_names_its_field(dialect: Dialect, body: bytes, code: str, field: str) -> None:

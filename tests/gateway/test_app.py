@@ -303,6 +303,39 @@ async def test_the_openapi_document_has_every_endpoint(pool: Pool) -> None:
     } <= paths.keys()  # fmt: skip
 
 
+async def test_the_openapi_document_says_what_is_sent(pool: Pool) -> None:
+    async with client_of(pool) as (client, _, _app):
+        document = (await client.get("/openapi.json")).json()
+        again = (await client.get("/openapi.json")).json()
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert again == document
+    assert not [operation for operation in operations if "422" in operation["responses"]]
+    assert document["paths"]["/metrics"]["get"]["responses"]["200"]["content"].keys() == {"text/plain"}
+    body = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["required"] == ["model", "messages"]
+    assert body["properties"]["model"]["examples"] == ["default"]
+    message = body["properties"]["messages"]["items"]["$ref"].rpartition("/")[2]
+    assert "tool_call_id" in document["components"]["schemas"][message]["properties"]
+    counted = document["paths"]["/v1/messages/count_tokens"]["post"]["requestBody"]["content"]["application/json"]
+    assert counted["schema"]["required"] == ["model", "messages"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/tasks", "GET, POST"),
+        ("/v1/tasks/t1", "GET"),
+        ("/v1/tasks/t1/cancel", "POST"),
+        ("/v1/episodes/e1/seal", "POST"),
+        ("/v1/messages", "POST"),
+    ],
+)
+async def test_a_wrong_method_names_the_right_ones(pool: Pool, path: str, allowed: str) -> None:
+    async with client_of(pool) as (client, _, _app):
+        answer = await client.request("PATCH", path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
 async def test_tool_calls_pass_between_dialects(pool: Pool) -> None:
     async with client_of(pool) as (client, desk, _app):
         for upstream in desk.upstreams.values():

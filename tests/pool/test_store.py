@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from upturn.errors import RecordError, StoreBusyError, StoreError
-from upturn.pool import ALL_TENANTS, Experience, Pool, Selection
+from upturn.pool import ALL_TENANTS, Experience, Pool, Selection, ledger_problems
 from upturn.pool.statistics import counts
 from upturn.records import (
     Action,
@@ -113,6 +113,14 @@ def test_same_id_twice_in_one_batch_must_be_the_same_record(pool: Pool) -> None:
     with pytest.raises(StoreError, match="'u'"):
         pool.append(replace(task, id="u"), replace(task, id="u", level=2))
     assert [stored.id for stored in pool.tasks(tenant="default")] == ["t"]
+
+
+def test_repeated_records_between_new_ones_are_not_counted(pool: Pool) -> None:
+    tasks = [Task(f"t{number}", "do", "mail", "office") for number in range(5)]
+    pool.append(tasks[1], tasks[3])
+    assert pool.append(*tasks) == 3
+    assert [task.id for task in pool.tasks(tenant="default")] == ["t1", "t3", "t0", "t2", "t4"]
+    assert list(ledger_problems(pool.engine)) == []
 
 
 def test_repeated_trajectory_may_differ_in_wall_clock_seconds(pool: Pool, make_point: MakePoint) -> None:

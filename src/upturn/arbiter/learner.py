@@ -92,6 +92,10 @@ class Learner:
         self.policy.restore(snapshot.state)
         self.sequence = snapshot.sequence
 
-    def save(self) -> None:
-        """Stores the snapshot in the pool, unless that has a later one. The pool must be open for writing."""
-        save_router(self.pool, self.key, self.snapshot(), now=self._clock())
+    def save(self, snapshot: RouterSnapshot | None = None) -> None:
+        """Stores a snapshot, by default that of now, in the pool, unless that has a later one.
+
+        Another thread than that of the learner may store one that was taken before. The pool must be open for
+        writing.
+        """
+        save_router(self.pool, self.key, snapshot or self.snapshot(), now=self._clock())

@@ -96,9 +96,9 @@ class Router:
         for decision, outcome in zip(decisions, outcomes, strict=True):
             self.policy.learn(decision, outcome)
 
-    def knows(self, tenant: str, episode: str) -> bool:
-        """Returns True if a decision of the tenant's episode is remembered."""
-        return (tenant, episode) in self._episodes
+    def remembered(self, tenant: str, episode: str) -> Decision | None:
+        """Returns the decision that the tenant's episode reuses; None = none is remembered."""
+        return self._episodes.get((tenant, episode))
 
     def forget(self, tenant: str, episode: str) -> None:
         """Forgets the decision of the tenant's episode; no-op if none is remembered."""

@@ -233,6 +233,8 @@ def explain(
             option.agent_version: option.excluded_by for option in decision.alternatives if option.excluded_by
         },
     }
+    if decision.family_source:
+        details["family_source"] = decision.family_source
     optional = {"episode": decision.episode, "release": decision.release, "arm": decision.arm}
     details |= {name: value for name, value in optional.items() if value is not None}
     if shares:

@@ -7,6 +7,7 @@ base of all sections), then ``config`` and ``load``.
 
 from upturn.config.config import CORE, Config
 from upturn.config.contradiction import Contradiction, contradictions
+from upturn.config.family import FamilyRule
 from upturn.config.gateway import GatewayConfig, RouteConfig
 from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
 from upturn.config.learning import (
@@ -86,6 +87,7 @@ __all__ = [
     "Count",
     "CurriculumSettings",
     "EnvironmentConfig",
+    "FamilyRule",
     "FilePath",
     "GateSettings",
     "GatewayConfig",

@@ -220,6 +220,15 @@ def _gateway(config: Config) -> Iterator[Contradiction]:
                     (setting, "agents"),
                     f"{setting} names {agent!r}, which is no agent; [[agents]] has: {', '.join(names)}",
                 )
+    routes = [route.name for route in config.gateway.routes] or ["default"]
+    for index, rule in enumerate(config.gateway.families):
+        for name in rule.routes:
+            if name not in routes:
+                setting = f"gateway.families[{index}].routes"
+                yield Contradiction(
+                    (setting, "gateway.routes"),
+                    f"{setting} names {name!r}, which is no route; [[gateway.routes]] has: {', '.join(routes)}",
+                )
 
 
 def _training(config: Config) -> Iterator[Contradiction]:

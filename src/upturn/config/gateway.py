@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from upturn.config.family import FamilyRule
 from upturn.config.keys import ProviderToolPolicy
 from upturn.config.metric import MetricConfig
 from upturn.config.settings import Count, Name, Positive, Settings, settings
@@ -39,6 +40,11 @@ class GatewayConfig(Settings):
     """Port of the server. 0 = any free port."""
     routes: tuple[RouteConfig, ...] = ()
     """The routes. Empty = one route ``default`` with all agents."""
+    families: tuple[FamilyRule, ...] = ()
+    """Rules for the family of calls that name none, in the order in which they are tried."""
+    clusters: Annotated[int, Field(ge=0, le=200)] = 0
+    """Largest number of families that are made of similar texts, for calls that no rule matches. 0 = these calls
+    have the family ``general``."""
     metrics: tuple[MetricConfig, ...] = ()
     """What feedback may report. Empty = ``success`` from 0 to 1, which teaches the router, and ``thumbs`` from -1
     to 1, which does not."""
@@ -49,13 +55,21 @@ class GatewayConfig(Settings):
     seal are stored as trajectories, which stay too."""
 
     def problems(self) -> Iterator[str | None]:
-        """Yields routes and metrics that are named twice, and a primary metric without weight."""
+        """Yields names that occur twice, rules that are out of reach, and a primary metric without weight."""
         for kind, names in (
             ("route", [route.name for route in self.routes]),
             ("metric", [metric.name for metric in self.metrics]),
         ):
             twice = sorted({name for name in names if names.count(name) > 1})
             yield f"{kind}s name {', '.join(map(repr, twice))} twice; name each {kind} once" if twice else None
+        for rule in self.families[:-1]:
+            if rule.is_unconditional:
+                yield f"families: the rule for {rule.family!r} matches every call; put it last, or add a condition"
+        if self.clusters and self.families and self.families[-1].is_unconditional:
+            yield (
+                f"clusters is {self.clusters}, but the last rule of families matches every call; "
+                "leave out the rule, or clusters"
+            )
         if self.metrics and self.metrics[0].weight == 0:
             yield (
                 f"metrics: the primary metric is the first, {self.metrics[0].name!r}, but its weight is 0; "

@@ -108,7 +108,9 @@ class _StreamOptions(Wire):
     include_usage: bool | None = None
 
 
-class _Request(Wire):
+class Request(Wire):
+    """A request. What has no counterpart here is refused in ``read_request``."""
+
     model: Annotated[str, Field(min_length=1)]
     messages: Annotated[list[_Message], Field(min_length=1)]
     tools: list[_Tool] | None = None
@@ -174,7 +176,7 @@ class _Answer(Wire):
 
 def read_request(body: bytes) -> ModelRequest:
     """Raises RequestError for what is not a request, or asks for several choices, audio or ``functions``."""
-    wire = parse(_Request, body)
+    wire = parse(Request, body)
     refuse({"functions": wire.functions}, "use tools")
     refuse({"n": (wire.n or 1) > 1}, "ask for one choice a call")
     refuse({"modalities": set(wire.modalities or ()) - {"text"}}, "only text is answered")
@@ -257,7 +259,7 @@ def _read_tool(function: _Definition) -> ToolDefinition:
     )
 
 
-def _read_choice(wire: _Request) -> ToolChoice:
+def _read_choice(wire: Request) -> ToolChoice:
     is_parallel = wire.parallel_tool_calls is not False
     if isinstance(wire.tool_choice, _NamedChoice):
         return ToolChoice("named", wire.tool_choice.function.name, is_parallel)

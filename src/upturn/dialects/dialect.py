@@ -75,6 +75,9 @@ class Dialect(Protocol):
     def path(self) -> str:
         """Of its endpoint, below ``/v1``."""
 
+    def request_schema(self) -> Json:
+        """JSON Schema of a request, with ``$defs``. ``read_request`` refuses some that it allows."""
+
     def read_request(self, body: bytes, /) -> ModelRequest:
         """Raises RequestError for what is not a request of the dialect, or asks for what nobody here can do."""
 
@@ -98,9 +101,12 @@ class Dialect(Protocol):
 
 
 def parse(kind: type[WireT], body: bytes) -> WireT:
-    """The request in a body; raises RequestError with the first problem, its field and the value."""
+    """The request in a body; raises RequestError with the first problem, its field and the value.
+
+    Types are strict, as servers of models have them: no numbers in strings, no 0 for false.
+    """
     try:
-        return kind.model_validate_json(body)
+        return kind.model_validate_json(body, strict=True)
     except ValidationError as exc:
         # of a union's alternatives, the one that fits furthest
         first = max(exc.errors(include_url=False), key=lambda error: len(error["loc"]))

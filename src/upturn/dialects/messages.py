@@ -112,7 +112,9 @@ class _Thinking(Wire):
     budget_tokens: int | None = None
 
 
-class _Request(Wire):
+class Request(Wire):
+    """A request."""
+
     model: Annotated[str, Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1)]
     messages: Annotated[list[_Message], Field(min_length=1)]
@@ -156,7 +158,7 @@ class _Answer(Wire):
 
 def read_request(body: bytes) -> ModelRequest:
     """Raises RequestError for what is not a request, and for tools that the provider runs."""
-    wire = parse(_Request, body)
+    wire = parse(Request, body)
     system = _read_text(wire.system, "system")
     messages = [Message("system", system)] if system else []
     for index, message in enumerate(wire.messages):

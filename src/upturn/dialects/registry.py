@@ -21,6 +21,7 @@ class _Functions:
 
     name: str
     path: str
+    request_schema: Callable[[], Json]
     read_request: Callable[[bytes], ModelRequest]
     write_request: Callable[[ModelRequest], Json]
     read_answer: Callable[[bytes], ModelAnswer]
@@ -34,6 +35,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "chat": _Functions(
         "chat",
         "/chat/completions",
+        chat.Request.model_json_schema,
         chat.read_request,
         chat.write_request,
         chat.read_answer,
@@ -45,6 +47,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "responses": _Functions(
         "responses",
         "/responses",
+        responses.Request.model_json_schema,
         responses.read_request,
         responses.write_request,
         responses.read_answer,
@@ -56,6 +59,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "messages": _Functions(
         "messages",
         "/messages",
+        messages.Request.model_json_schema,
         messages.read_request,
         messages.write_request,
         messages.read_answer,

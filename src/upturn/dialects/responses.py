@@ -85,9 +85,11 @@ class _Reasoning(Wire):
     effort: str | None = None
 
 
-class _Request(Wire):
+class Request(Wire):
+    """A request. What needs stored state is refused in ``read_request``."""
+
     model: Annotated[str, Field(min_length=1)]
-    input: str | list[Item]
+    input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
     tools: list[_Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | _NamedChoice | None = None
@@ -160,7 +162,7 @@ class Answer(Wire):
 
 def read_request(body: bytes) -> ModelRequest:
     """Raises RequestError for what is not a request, or needs stored state or tools that the provider runs."""
-    wire = parse(_Request, body)
+    wire = parse(Request, body)
     stateless = "send the whole conversation as input, it is not stored"
     refuse({name: getattr(wire, name) for name in ("previous_response_id", "conversation")}, stateless)
     refuse({"background": wire.background, "prompt": wire.prompt}, "send an ordinary request")
@@ -246,7 +248,7 @@ def _read_tool(tool: _Tool, field: str) -> ToolDefinition:
     return ToolDefinition(tool.name, tool.description or "", tool.parameters or {}, bool(tool.strict))
 
 
-def _read_choice(wire: _Request) -> ToolChoice:
+def _read_choice(wire: Request) -> ToolChoice:
     is_parallel = wire.parallel_tool_calls is not False
     if isinstance(wire.tool_choice, _NamedChoice):
         return ToolChoice("named", wire.tool_choice.name, is_parallel)

@@ -3,16 +3,17 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from time import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from upturn import __version__
 from upturn.config import GatewayConfig
@@ -24,20 +25,13 @@ from upturn.gateway.http import BodyLimit, cancel
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
 from upturn.gateway.observed_call import Observer
+from upturn.gateway.openapi import EPISODE_PATH, describe_calls
 from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.task_routes import task_routes
 from upturn.loop.online import OnlineService, TaskQueue
 from upturn.pool import Pool
 from upturn.pool.calls import delete_contents
-
-EPISODE_PATH = "/episodes/{episode}"
-"""Before ``/v1`` in a base URL, it names the episode of all calls."""
-_TITLES = {
-    "chat": "Answer a chat completion (OpenAI's form).",
-    "responses": "Answer a response (OpenAI's Responses form).",
-    "messages": "Answer a message (Anthropic's form).",
-}
 
 _log = logging.getLogger("upturn.gateway")
 
@@ -77,6 +71,7 @@ def build_app(parts: Parts) -> FastAPI:
         endpoint = ModelCalls(dialect, shared)
         for prefix in ("", EPISODE_PATH):
             app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
+    endpoints = list(app.routes)
     for routes in (
         model_routes(service, parts.guard),
         resource_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
@@ -85,10 +80,10 @@ def build_app(parts: Parts) -> FastAPI:
         *parts.further,
     ):
         app.include_router(routes)
+        endpoints += routes.routes
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
-    _add_errors(app)
-    describe = app.openapi
-    app.openapi = lambda: _with_model_calls(describe())  # type: ignore[method-assign]  # FastAPI's documented way
+    _add_errors(app, endpoints)
+    describe_calls(app, service.routes.names)
     return app
 
 
@@ -119,7 +114,7 @@ async def _delete_old_contents(pool: Pool, keep_days: float) -> None:
         await asyncio.sleep(3_600.0)
 
 
-def _add_errors(app: FastAPI) -> None:
+def _add_errors(app: FastAPI, endpoints: Sequence[BaseRoute]) -> None:
     """Makes every error an object in the form of the caller's dialect."""
 
     @app.exception_handler(RequestError)
@@ -143,6 +138,8 @@ def _add_errors(app: FastAPI) -> None:
             message += f": {request.method} {request.url.path}; /openapi.json lists what there is"
         answer = _answer(request, RequestError(message, status=error.status_code, code=_code(error.status_code)))
         answer.headers.update(error.headers or {})
+        if error.status_code == 405:
+            answer.headers["allow"] = ", ".join(sorted(_methods(endpoints, request.scope)))
         return answer
 
     @app.exception_handler(RecordError)
@@ -152,6 +149,13 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(UpturnError)
     async def upturn_error(request: Request, error: Exception) -> Response:
         return _answer(request, RequestError(str(error), status=503, code="unavailable"))
+
+
+def _methods(endpoints: Sequence[BaseRoute], scope: Scope) -> set[str]:
+    """Returns the methods of all endpoints at the request's path; the framework names those of the first only."""
+    routes = [route for route in endpoints if isinstance(route, Route)]
+    first = next((route for route in routes if route.matches(scope)[0] is not Match.NONE), None)
+    return {method for route in routes if first and route.path == first.path for method in route.methods or ()}
 
 
 def _code(status: int) -> str:
@@ -169,59 +173,3 @@ def _answer(request: Request, error: RequestError) -> Response:
 def _dialect(request: Request) -> Dialect:
     is_anthropic = "anthropic-version" in request.headers or "/v1/messages" in request.url.path
     return dialect_of("messages" if is_anthropic else "chat")
-
-
-def _with_model_calls(schema: dict[str, Any]) -> dict[str, Any]:
-    """Adds the endpoints of model calls, whose bodies the dialects define, to an OpenAPI document."""
-    paths: Mapping[str, Any] = {
-        f"{prefix}/v1{dialect.path}": {"post": _operation(dialect.name, prefix)}
-        for dialect in DIALECTS.values()
-        for prefix in ("", EPISODE_PATH)
-    }
-    schema["paths"] = {**paths, **schema["paths"]}
-    return schema
-
-
-def _operation(name: str, prefix: str) -> dict[str, Any]:
-    body = {
-        "type": "object",
-        "required": ["model", "input" if name == "responses" else "messages"],
-        "properties": {
-            "model": {"type": "string", "minLength": 1, "description": "A route, an agent or an agent version."},
-            "stream": {"type": "boolean"},
-        },
-        "additionalProperties": True,
-    }
-    errors = {
-        status: {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
-        for status, text in (
-            ("400", "An unusable request."),
-            ("401", "A missing or wrong key."),
-            ("404", "An unknown model."),
-            ("409", "The episode is sealed."),
-            ("413", "A body that is too large."),
-            ("429", "Too many requests; see Retry-After."),
-            ("502", "The upstream failed."),
-            ("503", "No agent is available."),
-            ("504", "The upstream was too slow."),
-        )
-    }
-    answer = {
-        "description": "The answer, or a stream of server-sent events.",
-        "content": {
-            "application/json": {"schema": {"type": "object"}},
-            "text/event-stream": {"schema": {"type": "string"}},
-        },
-    }
-    operation: dict[str, Any] = {
-        "tags": ["calls"],
-        "operationId": f"{name}{'_in_episode' if prefix else ''}",
-        "summary": _TITLES[name],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {"200": answer, **errors},
-    }
-    if prefix:
-        operation["parameters"] = [
-            {"name": "episode", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        ]
-    return operation

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from time import monotonic
 
 from upturn.arbiter import Learner, Router
+from upturn.arbiter.texts import TextLearner
 from upturn.config import CanarySettings
 from upturn.errors import UpturnError
 from upturn.gateway.observation import GatewayMetrics
 from upturn.gateway.upstreams import Upstreams
-from upturn.loop.canary_traffic import reserved_policy
+from upturn.loop import reserved_policy
 from upturn.loop.online import CanaryEvidence
 from upturn.loop.run import ConfigChanges, InService, apply_agents
 
@@ -35,6 +37,8 @@ class Background:
     ) -> None:
         self.canary = CanarySettings()
         """The settings of canaries; may be replaced at any time."""
+        self.texts: TextLearner | None = None
+        """Learns clusters of texts; None = texts are not clustered."""
         self._in_service = in_service
         self._router = router
         self._upstreams = upstreams
@@ -58,10 +62,6 @@ class Background:
         self.canary = changes.config.canary
         self._follow()
 
-    def save(self) -> None:
-        """Stores what the router has learned."""
-        self._learner.save()
-
     def _follow(self) -> None:
         """Makes upstreams and routing follow the agents in service and the open releases."""
         for served in self._router.registry.agents().values():
@@ -84,6 +84,17 @@ class Background:
         self._metrics.show_learner_lag(self._learner.lag)
         self._learner.catch_up()
 
+    def save(self) -> None:
+        """Stores snapshots of what was learned."""
+        _run_all(self._saves())
+
+    def _saves(self) -> Sequence[Callable[[], None]]:
+        """Takes snapshots of what was learned; returns what stores them, in any thread."""
+        saves = [partial(self._learner.save, self._learner.snapshot())]
+        if self.texts is not None:
+            saves.append(partial(self.texts.save, self.texts.snapshot()))
+        return saves
+
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Repeats all of it until it is cancelled; what fails is logged and tried again."""
         saved = monotonic()
@@ -92,12 +103,19 @@ class Background:
                 self.sync()
                 self.learn()
                 await self.judge()
+                if self.texts is not None:
+                    self.texts.catch_up()
                 for version, upstream in self._upstreams.all().items():
                     if (breaker := upstream.breaker_state) is not None:
                         self._metrics.show_breaker(version.rpartition("@")[0], breaker)
                 if monotonic() - saved > SAVE_SECONDS:
-                    await asyncio.to_thread(self._learner.save)
+                    await asyncio.to_thread(_run_all, self._saves())
                     saved = monotonic()
             except UpturnError:
                 _log.exception("the gateway could not follow the pool; it tries again in a second")
             await sleep(SECONDS)
+
+
+def _run_all(actions: Iterable[Callable[[], None]]) -> None:
+    for act in actions:
+        act()

@@ -1,4 +1,4 @@
-"""The name that a client gives an episode, in this order: URL, key of an attempt, header, body.
+"""The names that a client gives: of an episode, in this order: URL, key of an attempt, header, body; of a family.
 
 Harnesses set a base URL and a key, and some send a session's id in a header of their own. Names only relate calls;
 they are scoped to tenant and API key.
@@ -13,6 +13,7 @@ from upturn.records import JsonValue
 
 EPISODE_HEADERS = ("x-upturn-episode", "x-claude-code-session-id", "session-id", "session_id")
 """Of Upturn, Claude Code and Codex."""
+FAMILY_HEADER = "x-upturn-family"
 SUB_AGENT_HEADERS = ("x-upturn-agent", "x-claude-code-agent-id")
 EPISODE_FIELDS = ("episode", "session_id")
 """Fields of a request's ``metadata``."""
@@ -23,14 +24,14 @@ def episode_name(scope: Scope, headers: Mapping[str, str], metadata: Mapping[str
     """Returns the client's name of the episode; None = it gives none. Raises RequestError for an unusable name."""
     in_url = scope.get("path_params", {}).get("episode")
     if in_url:
-        return _checked(in_url, "the episode in the URL")
+        return _checked(in_url, "the episode in the URL", "episode")
     for name in EPISODE_HEADERS:
         if value := headers.get(name):
-            return _checked(value, f"the header {name}")
+            return _checked(value, f"the header {name}", "episode")
     for name in EPISODE_FIELDS:
         in_body = metadata.get(name)
         if isinstance(in_body, str) and in_body:
-            return _checked(in_body, f"metadata.{name}")
+            return _checked(in_body, f"metadata.{name}", "episode")
     return None
 
 
@@ -39,10 +40,18 @@ def sub_agent_name(headers: Mapping[str, str]) -> str:
     return next((headers[name] for name in SUB_AGENT_HEADERS if headers.get(name)), "")
 
 
-def _checked(name: str, where: str) -> str:
+def family_name(headers: Mapping[str, str], metadata: Mapping[str, JsonValue]) -> str:
+    """Returns the client's family of the task; empty = it names none. Raises RequestError for an unusable one."""
+    if value := headers.get(FAMILY_HEADER):
+        return _checked(value, f"the header {FAMILY_HEADER}", "family")
+    in_body = metadata.get("family")
+    return _checked(in_body, "metadata.family", "family") if isinstance(in_body, str) and in_body else ""
+
+
+def _checked(name: str, where: str, kind: str) -> str:
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise RequestError(
             f"{where} must have 1 to {LONGEST_NAME} printable characters, got {name!r:.100} of {len(name)}",
-            code="invalid_episode",
+            code=f"invalid_{kind}",
         )
     return name

@@ -1,7 +1,7 @@
 """The endpoints for operators and their tools: health, readiness, metrics."""
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
@@ -11,7 +11,10 @@ from upturn import __version__
 from upturn.dialects import RequestError
 from upturn.gateway.access import Guard
 from upturn.gateway.observation import CONTENT_TYPE, GatewayMetrics
+from upturn.gateway.openapi import errors
 from upturn.loop.online import OnlineService
+
+_PAGE: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 
 
 class Health(BaseModel):
@@ -25,7 +28,7 @@ def health_routes(service: OnlineService, guard: Guard, numbers: GatewayMetrics)
     """Returns the endpoints."""
     routes = APIRouter(tags=["health"])
 
-    @routes.get("/ready")
+    @routes.get("/ready", responses=errors())
     async def ready() -> Health:
         """Whether calls are served: the pool can be read, and an agent is in service."""
         if not service.router.registry.agents():
@@ -33,7 +36,7 @@ def health_routes(service: OnlineService, guard: Guard, numbers: GatewayMetrics)
         await asyncio.to_thread(check_pool, service.pool.engine)
         return Health(version=__version__)
 
-    @routes.get("/metrics")
+    @routes.get("/metrics", response_class=Response, responses={200: _PAGE, **errors(401, 403)})
     async def metrics(request: Request) -> Response:
         """Numbers in Prometheus's text form."""
         guard.client(request.scope, "observe")

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
 from upturn.errors import RecordError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
-from upturn.gateway.episode_name import episode_name, sub_agent_name
+from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
 from upturn.gateway.http import (
     JSON_TYPE,
     STREAM_TYPE,
@@ -101,7 +101,8 @@ class ModelCalls:
             {name: headers[name] for name in FORWARDED if name in headers},
             episode_name(scope, headers, request.metadata),
             sub_agent_name(headers),
-            headers.get("x-upturn-family", "") or str(request.metadata.get("family", "")),
+            family_name(headers, request.metadata),
+            {name: headers[name] for name in self._service.families.headers if name in headers},
             changes,
             started,
         )

@@ -9,7 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from upturn.dialects import Message, ModelRequest, Text, dialect_of
 from upturn.gateway.access import Guard
+from upturn.gateway.episode_name import family_name
 from upturn.gateway.http import headers_of
+from upturn.gateway.openapi import ERRORS, errors
 from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
 
 
@@ -50,13 +52,13 @@ def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
     def client_of(request: Request) -> Client:
         return guard.client(request.scope, "call")
 
-    @routes.get("/v1/models", tags=["models"])
+    @routes.get("/v1/models", tags=["models"], responses=errors(401, 403))
     async def models(request: Request) -> ModelList:
         """List the names that ``model`` may have."""
         client_of(request)
         return ModelList(data=[ModelEntry(id=name) for name in service.routes.names()])
 
-    @routes.post("/v1/messages/count_tokens", tags=["calls"])
+    @routes.post("/v1/messages/count_tokens", tags=["calls"], responses=errors(400, 401, 403, 413))
     async def count_tokens(request: Request, response: Response) -> TokenCount:
         """Estimate the tokens of an Anthropic message, at four bytes a token."""
         client_of(request)
@@ -65,7 +67,7 @@ def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
         response.headers["x-upturn-estimate"] = "true"
         return TokenCount(input_tokens=estimated_tokens(parsed))
 
-    @routes.post("/v1/embeddings", tags=["calls"])
+    @routes.post("/v1/embeddings", tags=["calls"], responses=errors(*ERRORS))
     async def embeddings(body: EmbeddingsBody, request: Request) -> Response:
         """Answer a request for embeddings (OpenAI's form) by an agent of kind endpoint."""
         texts = [body.input] if isinstance(body.input, str) else [str(part) for part in body.input]
@@ -77,7 +79,7 @@ def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
             asked,
             client_of(request),
             {},
-            family=headers.get("x-upturn-family", "embeddings"),
+            family=family_name(headers, {}) or "embeddings",
             started=perf_counter(),
         )
         content, answered = await service.embed(arrival)

@@ -1,7 +1,7 @@
 """The endpoints for what was decided and done: feedback, episodes, the router's state."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,6 +11,7 @@ from upturn.dialects import RequestError
 from upturn.gateway.access import Guard, Permission
 from upturn.gateway.http import headers_of
 from upturn.gateway.observed_call import Observer
+from upturn.gateway.openapi import errors
 from upturn.gateway.router_state import RouterState, Shown, router_state
 from upturn.loop.online import (
     Client,
@@ -22,15 +23,25 @@ from upturn.loop.online import (
 )
 from upturn.records import FeedbackSubject
 
+_SUBJECTS = ("decision_id", "episode_id", "trajectory_id")
+
 
 class Wire(BaseModel):
-    """A body; unknown fields are errors."""
+    """A body; unknown fields are errors, and types are strict: no numbers in strings, no false for 0."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _exactly_one(schema: dict[str, Any]) -> None:
+    """Adds to a schema that exactly one of the subjects is named."""
+    named: dict[str, Any] = {"type": "string", "minLength": 1}
+    schema["oneOf"] = [{"required": [name], "properties": {name: named}} for name in _SUBJECTS]
 
 
 class FeedbackBody(Wire):
     """One value for a decision, an episode or a trajectory."""
+
+    model_config = ConfigDict(json_schema_extra=_exactly_one)
 
     metric: Annotated[str, Field(max_length=100)] = ""
     """A name in ``[[gateway.metrics]]``. Empty = the primary metric, by default ``success``."""
@@ -93,7 +104,7 @@ def resource_routes(
     def client_of(request: Request, permission: Permission) -> Client:
         return guard.client(request.scope, permission)
 
-    @routes.post("/v1/feedback", tags=["feedback"])
+    @routes.post("/v1/feedback", tags=["feedback"], responses=errors(400, 401, 403, 404, 409, 413))
     async def feedback(body: FeedbackBody, request: Request) -> FeedbackReceipt:
         """Give a decision, an episode or a trajectory a value; it is stored when this returns."""
         client, opinion = client_of(request, "feedback"), _opinion(body)
@@ -108,23 +119,23 @@ def resource_routes(
         learn()
         return FeedbackReceipt(**receipt._asdict())
 
-    @routes.get("/v1/router/state", tags=["router"])
+    @routes.get("/v1/router/state", tags=["router"], responses=errors(401, 403, 404))
     async def state(request: Request, family: str | None = None, route: str = "") -> RouterState:
         """Explain the router: agents, counts, posteriors, probabilities, and why."""
         tenant = client_of(request, "observe").tenant
         return router_state(service, tenant, Shown(family, route), metrics=metrics)
 
-    @routes.get("/v1/episodes/{episode:path}", tags=["episodes"])
-    async def episode(episode: str, request: Request) -> EpisodeEntry:
-        """Show an episode's calls."""
-        return _episode_entry(read_episode(service.pool.engine, episode, client_of(request, "call")))
-
-    @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"])
+    @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"], responses=errors(401, 403, 404))
     async def seal(episode: str, request: Request) -> EpisodeEntry:
         """End an episode: its calls become a trajectory, and later calls are refused."""
         sealed = await service.seal(episode, client_of(request, "call"))
         learn()
         return _episode_entry(sealed)
+
+    @routes.get("/v1/episodes/{episode:path}", tags=["episodes"], responses=errors(401, 403, 404))
+    async def episode(episode: str, request: Request) -> EpisodeEntry:
+        """Show an episode's calls."""
+        return _episode_entry(read_episode(service.pool.engine, episode, client_of(request, "call")))
 
     return routes
 

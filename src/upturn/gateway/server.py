@@ -10,6 +10,7 @@ from uuid import uuid4
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
+from upturn.arbiter.texts import TextClusters, TextLearner
 from upturn.config import Config, api_keys
 from upturn.gateway.access import open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
@@ -19,7 +20,7 @@ from upturn.gateway.observed_call import Observer
 from upturn.gateway.operations import Operators, Reloaded, Reloader, Source, admin_routes, release_routes
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
-from upturn.loop.online import CanaryEvidence, OnlineService, RouteTable, TaskQueue
+from upturn.loop.online import CanaryEvidence, FamilyGuess, OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import InService, limits_of, load_checked_kit, policy_of, store_agent_version, version_of
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -63,6 +64,12 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         background.canary = config.canary
         background.sync()
         learner.start()
+        if config.gateway.clusters:
+            background.texts = TextLearner(pool, TextClusters(config.gateway.clusters))
+            background.texts.start()
+        families = FamilyGuess(
+            config.gateway.families, None if background.texts is None else background.texts.clusters
+        )
         telemetry = open_telemetry(config.telemetry)
         guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
         operators = Operators(pool, guard, background.sync)
@@ -75,7 +82,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             await background.run()
 
         parts = Parts(
-            OnlineService(pool, router, routes, upstreams.of),
+            OnlineService(pool, router, routes, upstreams.of, families=families),
             guard,
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from upturn.dialects import RequestError
 from upturn.gateway.access import Guard
+from upturn.gateway.openapi import errors
 from upturn.gateway.resources import Wire
 from upturn.loop.online import Client, TaskQueue, new_task_id
 from upturn.pool import Experience
@@ -79,7 +80,7 @@ def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
             )
         return queue
 
-    @routes.post("/v1/tasks", status_code=202)
+    @routes.post("/v1/tasks", status_code=202, responses=errors(400, 401, 403, 404, 409, 413))
     async def submit(body: TaskBody, request: Request) -> TaskEntry:
         """Submit a task; it is stored when this returns, and runs soon."""
         tasks, client = open_queue(), client_of(request)
@@ -96,22 +97,22 @@ def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
         )
         return _entry(await tasks.submit(task, client))
 
-    @routes.get("/v1/tasks")
+    @routes.get("/v1/tasks", responses=errors(401, 403, 404))
     async def listing(request: Request) -> TaskList:
         """List your tasks."""
         return TaskList(data=[_entry(submission) for submission in open_queue().submitted(client_of(request))])
 
-    @routes.get("/v1/tasks/{task:path}")
+    @routes.post("/v1/tasks/{task:path}/cancel", responses=errors(401, 403, 404))
+    async def cancel(task: str, request: Request) -> TaskEntry:
+        """Cancel a task that is still queued; one that runs or has run is not changed."""
+        return _entry(await open_queue().cancel(task, client_of(request)))
+
+    @routes.get("/v1/tasks/{task:path}", responses=errors(401, 403, 404))
     async def get(task: str, request: Request) -> TaskEntry:
         """Show a task with its result."""
         tasks = open_queue()
         submission = tasks.find(task, client_of(request))
         return _with_result(_entry(submission), tasks.experience(submission))
-
-    @routes.post("/v1/tasks/{task:path}/cancel")
-    async def cancel(task: str, request: Request) -> TaskEntry:
-        """Cancel a task that is still queued; one that runs or has run is not changed."""
-        return _entry(await open_queue().cancel(task, client_of(request)))
 
     return routes
 

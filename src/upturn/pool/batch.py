@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.chain import extend_chain
-from upturn.pool.database import data_version
+from upturn.pool.database import data_version, insert_new
 from upturn.pool.row import KINDS, PoolRecord, Values, row_of
 from upturn.records import Evaluation, Trajectory, from_fields
 
@@ -153,22 +153,11 @@ class BatchWriter:
         return new
 
     def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
-        digests = _column_by_id(connection, table, "digest", [row["id"] for row in rows])
-        new: list[Values] = []
-        for row in rows:
-            stored = digests.get(row["id"])
-            if stored is None:
-                digests[row["id"]] = row["digest"]
-                new.append(row | self._stamp())
-            elif stored != row["digest"] and not _is_same_record(connection, table, row):
-                raise StoreConflictError(
-                    f"{table.name} {row['id']!r} is stored with other content, and stored records never change; "
-                    "give changed content a new id"
-                )
-        if new:
-            connection.execute(insert(table), new)
-            if table is not schema.call_contents:
-                extend_chain(connection, table, new)
+        stamped = [row | self._stamp() for row in rows]
+        count = insert_new(table).run(connection, stamped).rowcount
+        new = stamped if count == len(rows) else _check_stored(connection, table, stamped)
+        if new and table is not schema.call_contents:
+            extend_chain(connection, table, new)
         return len(new)
 
     def _put_states(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
@@ -204,6 +193,23 @@ class BatchWriter:
     def _stamp(self) -> Values:
         self._sequence += 1
         return {"sequence": self._sequence, "recorded_at": self.clock()}
+
+
+def _check_stored(connection: Connection, table: Table, rows: Sequence[Values]) -> list[Values]:
+    """Returns the rows that were inserted; raises StoreConflictError for stored ones with other content."""
+    ids = [row["id"] for row in rows]
+    sequences = _column_by_id(connection, table, "sequence", ids)
+    digests = _column_by_id(connection, table, "digest", ids)
+    new: list[Values] = []
+    for row in rows:
+        if sequences[row["id"]] == row["sequence"]:
+            new.append(row)
+        elif digests[row["id"]] != row["digest"] and not _is_same_record(connection, table, row):
+            raise StoreConflictError(
+                f"{table.name} {row['id']!r} is stored with other content, and stored records never change; "
+                "give changed content a new id"
+            )
+    return new
 
 
 def _is_same_record(connection: Connection, table: Table, row: Values) -> bool:

@@ -9,10 +9,11 @@ imports and quarantine, and an author of changes who computes the digests and ch
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Table, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, Table, func, select
 
 from upturn.errors import RecordError
 from upturn.pool import schema
+from upturn.pool.database import chain_head, insert_new, move_chain
 from upturn.pool.row import KINDS, Values, digest, trajectory_of
 from upturn.records import Trajectory, from_fields
 
@@ -26,15 +27,13 @@ _ROWS_AT_ONCE = 500
 
 def extend_chain(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Adds new rows, in the order of their sequence numbers, to the table's chain."""
-    stored = _stored_chain(connection, table)
+    kind: Values = {"kind": table.name}
+    stored = chain_head().run(connection, [kind]).fetchone()
     count, head = stored or (0, "")
     for row in rows:
         head = digest(head, *_link(table, row))
-    values: Values = {"row_count": count + len(rows), "head": head}
-    if stored is None:
-        connection.execute(insert(schema.chains), {"kind": table.name} | values)
-    else:
-        connection.execute(update(schema.chains).where(schema.chains.c.kind == table.name), values)
+    values: Values = {"row_count": count + len(rows), "head": head, **kind}
+    (move_chain() if stored else insert_new(schema.chains)).run(connection, [values])
 
 
 def ledger_problems(engine: Engine) -> Iterator[str]:

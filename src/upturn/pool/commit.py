@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from upturn.errors import StoreError
-from upturn.pool.database import has_transaction
+from upturn.pool.database import Savepoint
 
 ResultT = TypeVar("ResultT")
 
@@ -68,10 +68,11 @@ class GroupCommitter:
 
     def _serve(self) -> None:
         is_last = False
-        while not is_last:
-            group, is_last = self._next_group()
-            if group:
-                self._commit(group)
+        with self._engine.connect() as connection:
+            while not is_last:
+                group, is_last = self._next_group()
+                if group:
+                    self._commit(connection, group)
 
     def _next_group(self) -> tuple[list[_Write], bool]:
         """Waits for a write and returns it with all queued ones, and whether the committer is closed after them."""
@@ -89,20 +90,19 @@ class GroupCommitter:
             group.append(work)
         return group, False
 
-    def _commit(self, group: list[_Write]) -> None:
+    def _commit(self, connection: Connection, group: list[_Write]) -> None:
         finished: list[tuple[Future[Any], Any]] = []
         try:
-            with self._engine.begin() as connection:
+            with connection.begin():
                 self._on_begin(connection)
                 for work in group:
-                    savepoint = connection.begin_nested()
+                    savepoint = Savepoint(connection)
                     try:
                         result = work.run(connection)
-                        savepoint.commit()
+                        savepoint.keep()
                     except Exception as exc:  # boundary: the caller gets the error, the others continue
-                        if not has_transaction(connection):
+                        if not savepoint.undo():
                             raise StoreError(f"the database aborted, nothing is stored: {exc}") from exc
-                        savepoint.rollback()
                         work.future.set_exception(_for_caller(exc))
                     else:
                         finished.append((work.future, result))

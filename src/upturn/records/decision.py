@@ -8,6 +8,10 @@ from upturn.records.record import record
 Arm = Literal["candidate", "control"]
 """Which version of an agent served a task while a canary ran: the candidate, or the incumbent as control."""
 
+FamilySource = Literal["", "named", "rule", "cluster", "default"]
+"""Where the family of a model call comes from: its client, a rule, a cluster of similar texts, or none of them.
+Empty = it is not a guess of the gateway: the task of an environment, or a call before families were guessed."""
+
 FeedbackSubject = Literal["trajectory", "decision", "episode"]
 """The kind of record that a feedback value refers to."""
 
@@ -58,6 +62,10 @@ class Decision:
     """The features of the task that the policy saw, which it also learns from; empty = it uses none."""
     propensity_error: float = 0.0
     """Bound of the difference between ``propensity`` and the true probability of ``chosen``; 0 = they are equal."""
+    family_source: FamilySource = ""
+    """All but ``named`` and empty are guesses."""
+    sketch: str = ""
+    """Sketch of the text that clusters are learned from (``arbiter.texts.sketch``); empty = it teaches none."""
 
 
 @record

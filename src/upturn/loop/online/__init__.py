@@ -9,6 +9,7 @@ from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, m
 from upturn.loop.online.canary_evidence import CanaryEvidence
 from upturn.loop.online.decision_log import SUCCESS, DecisionLog, read_decision_log
 from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
+from upturn.loop.online.family import FamilyGuess
 from upturn.loop.online.feedback import Opinion, Receipt, accept_feedback
 from upturn.loop.online.routes import DEFAULT_ROUTE, RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, read_episode
@@ -27,6 +28,7 @@ __all__ = [
     "Decided",
     "DecisionLog",
     "EpisodeTracker",
+    "FamilyGuess",
     "Known",
     "LiveCall",
     "OnlineService",

@@ -1,7 +1,6 @@
 """The task of a model call, for the router. It is not stored: the call and its decision are."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from upturn.dialects import Image, Message, ModelRequest, Text, Toolbox, ToolResult
@@ -22,28 +21,28 @@ class Place(NamedTuple):
     episode: str
     route: str
     family: str
-    """As the client names it; empty = it names none."""
+    is_guess: bool
+    """False = the client names the family."""
 
 
-def call_task(call: str, request: ModelRequest, place: Place, guess: Callable[[Task], str]) -> Task:
-    """Returns the task of the call with this id. ``guess``: the family of a task that has none."""
-    task = Task(
+def call_task(call: str, request: ModelRequest, place: Place) -> Task:
+    """Returns the task of the call with this id."""
+    return Task(
         id=call,
-        instruction=last_instruction(request)[:_LONGEST_INSTRUCTION],
-        family=place.family or GENERAL,
+        instruction=last_instruction(request),
+        family=place.family,
         environment=MODEL_CALL,
         tenant=place.tenant,
         episode=place.episode,
-        context=_context(request, place.route, is_guess=not place.family),
+        context=_context(request, place.route, is_guess=place.is_guess),
     )
-    return task if place.family else replace(task, family=guess(task))
 
 
 def last_instruction(request: ModelRequest) -> str:
-    """Returns the text of the last message of the user; empty = there is none."""
+    """Returns the first 4,000 characters of the last message of the user; empty = there is none."""
     for message in reversed(request.messages):
         if message.role == "user":
-            return message_text(message)
+            return message_text(message)[:_LONGEST_INSTRUCTION]
     return ""
 
 

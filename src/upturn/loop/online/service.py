@@ -10,14 +10,14 @@ import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from upturn.arbiter import Router
 from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
 from upturn.errors import RoutingError
 from upturn.loop.online.call_log import CallLog
-from upturn.loop.online.call_task import GENERAL, Place, call_task
+from upturn.loop.online.call_task import Place, call_task, last_instruction
 from upturn.loop.online.episode import (
     Client,
     EpisodeTracker,
@@ -26,6 +26,7 @@ from upturn.loop.online.episode import (
     has_open_tool_loop,
     has_signed_thought,
 )
+from upturn.loop.online.family import CallFacts, Family, FamilyGuess
 from upturn.loop.online.routes import RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
 from upturn.models.upstreams import CallOutcome, Exchange, Upstream, UpstreamCall, UpstreamError
@@ -33,6 +34,7 @@ from upturn.pool import Pool
 from upturn.pool.calls import episode_decision, latest_prefix
 from upturn.records import Alternative, Call, CallContent, CallStatus, Decision, Task, fields_json
 
+_NO_RULES = FamilyGuess()
 NAMED = "named"
 """The policy in decisions of calls whose agent version was not for the router to choose."""
 MAX_EPISODES = 10_000
@@ -55,6 +57,8 @@ class Arrival:
     """The client's name of a sub-agent; empty = the main agent."""
     family: str = ""
     """The client's family of the task; empty = it names none."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Headers that rules for families look at, in lower case; they are not forwarded."""
     changes: tuple[str, ...] = ()
     """What was taken out of the request."""
     started: float = 0.0
@@ -85,7 +89,7 @@ class OnlineService:
         upstream: Callable[[str], Upstream],
         *,
         cost: Callable[[str, TokenUsage], float | None] = lambda _version, _usage: None,
-        guess_family: Callable[[Task], str] = lambda _: GENERAL,
+        families: FamilyGuess = _NO_RULES,
     ) -> None:
         """``upstream``: of an agent version's id; LookupError for one that cannot be called. ``cost``: in USD, of
         a version and its usage; None = it has no price."""
@@ -95,7 +99,7 @@ class OnlineService:
         self.log = CallLog(pool)
         self._upstream = upstream
         self._cost = cost
-        self._guess_family = guess_family
+        self.families = families
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
         self.refused_after_seal = 0
@@ -108,16 +112,33 @@ class OnlineService:
         placement = self._episodes.place(
             arrival.request, arrival.client, call, name=arrival.episode, agent=arrival.sub_agent
         )
-        place = Place(arrival.client.tenant, placement.episode, target.route, arrival.family)
-        task = call_task(call, arrival.request, place, self._guess_family)
-        return Decided(arrival, target, placement, task, self._decision(arrival, target, placement, task))
+        tenant, episode = arrival.client.tenant, placement.episode
+        self._restore(tenant, placement)
+        family = self._family(arrival, target, self.router.remembered(tenant, episode))
+        place = Place(tenant, episode, target.route, family.name, is_guess=family.source != "named")
+        task = call_task(call, arrival.request, place)
+        decision = self._decision(arrival, target, placement, task, family=family)
+        return Decided(arrival, target, placement, task, decision)
 
-    def _decision(self, arrival: Arrival, target: Target, placement: Placement, task: Task) -> Decision:
-        self._restore(task.tenant, placement)
+    def _family(self, arrival: Arrival, target: Target, earlier: Decision | None) -> Family:
+        """Returns the call's family. A guess stays for the whole episode, of which ``earlier`` is a decision."""
+        if arrival.family:
+            return Family(arrival.family, "named")
+        if earlier is not None and earlier.family_source:
+            return Family(earlier.family, earlier.family_source)
+        tools = [tool.name for tool in arrival.request.tools]
+        text = last_instruction(arrival.request)
+        return self.families.of(CallFacts(arrival.client.tenant, target.route, arrival.facts, tools, text))
+
+    def _decision(
+        self, arrival: Arrival, target: Target, placement: Placement, task: Task, *, family: Family
+    ) -> Decision:
         try:
             decision = self.router.decide(task, episode=placement.episode, among=target.agents)
         except RoutingError as exc:
             raise RequestError(str(exc), status=503, code="no_agent") from exc
+        decision = replace(decision, family_source=family.source, sketch=family.sketch)
+        self.router.remember(decision)  # with the source of its family, for the next call of the episode
         if target.version is not None:
             return _fixed(decision, target.version, f"the client named {target.version}")
         if (earlier := placement.extends) is None or earlier.agent_version == decision.chosen:
@@ -139,7 +160,7 @@ class OnlineService:
         episode = placement.episode
         if not (placement.is_named or placement.extends is not None):
             return
-        if not self.router.knows(tenant, episode):
+        if self.router.remembered(tenant, episode) is None:
             if sealed_trajectory(self.pool.engine, episode, tenant) is not None:
                 self._sealed[tenant, episode] = None
             elif (earlier := episode_decision(self.pool.engine, episode, tenant=tenant)) is not None:
@@ -262,6 +283,7 @@ class LiveCall:
         return {
             "x-upturn-decision": decision.id,
             "x-upturn-episode": self.decided.placement.episode,
+            "x-upturn-family": decision.family,
             "x-upturn-agent-version": self.agent_version,
             "x-upturn-propensity": f"{decision.propensity:.6g}",
             "x-upturn-policy-snapshot": decision.policy_snapshot,

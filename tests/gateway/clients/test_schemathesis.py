@@ -1,0 +1,27 @@
+"""Schemathesis against the gateway's OpenAPI document: every phase, every check."""
+
+import shutil
+from pathlib import Path
+
+from tests.gateway.clients.environment import ROOT, gateway, needs_clients, run_client
+
+CONFIG = """
+loop = { train = [] }
+environment = { name = "desk:kit" }
+agents = [
+  { name = "ann", kind = "callable", import_path = "desk:rule" },
+  { name = "ben", kind = "callable", import_path = "desk:rule" },
+]
+"""
+
+
+@needs_clients
+def test_the_gateway_does_what_its_openapi_document_says(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "own_agent" / "desk.py", tmp_path)
+    settings = Path(__file__).with_name("schemathesis.toml")
+    with gateway(tmp_path, CONFIG) as address:
+        arguments = ["--checks", "all", "--seed", "1", "--no-color"]
+        command: list[str | Path] = ["schemathesis", "--config-file", settings, "run"]
+        command += [f"{address}/openapi.json", *arguments]
+        output = run_client(command, tmp_path)
+    assert "Tested: 20" in output, output
