@@ -8,7 +8,10 @@ with it. ``loop`` serves the canary's tasks. Start with ``release``, then ``cana
 
 from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.agents import (
+    CapabilityProfiles,
     CapabilityUpdate,
+    VersionChange,
+    add_version,
     capability_profiles,
     deploy_improved_agent,
     update_agent_capabilities,
@@ -64,6 +67,7 @@ __all__ = [
     "BestAgentSearch",
     "Canary",
     "CanarySettings",
+    "CapabilityProfiles",
     "CapabilityUpdate",
     "Comparison",
     "Episode",
@@ -78,6 +82,8 @@ __all__ = [
     "Validation",
     "ValidationSettings",
     "ValidationVerdict",
+    "VersionChange",
+    "add_version",
     "apply_traffic",
     "best_agent_results",
     "candidate_share",

@@ -1,12 +1,13 @@
 """The gateway of a configuration: pool, registry, router, upstreams and the HTTP application, opened together."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from fastapi import APIRouter
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
@@ -17,7 +18,16 @@ from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
-from upturn.gateway.operations import Operators, Reloaded, Reloader, Source, admin_routes, release_routes
+from upturn.gateway.operations import (
+    Agents,
+    Operators,
+    Reloaded,
+    Reloader,
+    Source,
+    admin_routes,
+    agent_routes,
+    release_routes,
+)
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import CanaryEvidence, FamilyGuess, OnlineService, RouteTable, TaskQueue
@@ -88,7 +98,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             config.gateway,
             tasks=tasks,
             learn=background.learn,
-            further=(release_routes(operators, lambda: reloader.config), admin_routes(operators, reloader)),
+            further=_operations(operators, reloader, router),
             background=run,
             on_stop=upstreams.close,
         )
@@ -98,6 +108,12 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             background.save()
             if telemetry is not None:
                 telemetry.close()
+
+
+def _operations(operators: Operators, reloader: Reloader, router: Router) -> Sequence[APIRouter]:
+    """Returns the endpoints for operators."""
+    agents = Agents(operators, router, lambda: reloader.config)
+    return agent_routes(agents), release_routes(operators, agents.config), admin_routes(operators, reloader)
 
 
 def _task_queue(

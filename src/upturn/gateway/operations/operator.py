@@ -10,7 +10,7 @@ from pydantic import Field
 
 from upturn.deployment import Override
 from upturn.dialects import RequestError
-from upturn.errors import ReleaseError, UnknownNameError
+from upturn.errors import ReleaseError, StoreConflictError, UnknownNameError
 from upturn.gateway.access import Caller, Guard, Permission
 from upturn.gateway.http import headers_of
 from upturn.gateway.resources import Wire
@@ -53,7 +53,7 @@ class Operators:
             return await asyncio.to_thread(work, self.pool)
         except UnknownNameError as exc:
             raise RequestError(str(exc), status=404, code="unknown_name") from exc
-        except ReleaseError as exc:
+        except (ReleaseError, StoreConflictError) as exc:
             raise RequestError(str(exc), status=409, code="conflict") from exc
 
     async def act(self, what: str, override: Override, work: Callable[[Pool], ResultT], subject: str) -> ResultT:
