@@ -180,6 +180,8 @@ class AgentConfig(AgentSource):
     """Environments that the agent can act in. Empty = any."""
     load_cap: Count | None = None
     """Maximum number of tasks in flight. Unset = no limit."""
+    price: str = ""
+    """Name of the agent's ``[prices.NAME]`` table. Empty = the one with the name of ``model``, if there is any."""
     context: ContextConfig = ContextConfig()
     """Context window of the agent."""
     upstream: UpstreamConfig = UpstreamConfig()

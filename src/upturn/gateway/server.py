@@ -31,7 +31,15 @@ from upturn.gateway.operations import (
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import CanaryEvidence, FamilyGuess, OnlineService, RouteTable, TaskQueue
-from upturn.loop.run import InService, limits_of, load_checked_kit, policy_of, store_agent_version, version_of
+from upturn.loop.run import (
+    InService,
+    limits_of,
+    load_checked_kit,
+    objective_of,
+    policy_of,
+    store_agent_version,
+    version_of,
+)
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
 
@@ -68,7 +76,8 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             in_service.configure(version, max_concurrent=agent.load_cap)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
-        router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
+        key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
+        router = Router(registry, policy, key, objective=objective_of(config, registry, learner))
         evidence = CanaryEvidence(pool, metrics=config.gateway.metrics)
         background = Background(in_service, router, upstreams, learner, evidence=evidence, metrics=metrics)
         background.canary = config.canary
@@ -80,19 +89,19 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         families = FamilyGuess(
             config.gateway.families, None if background.texts is None else background.texts.clusters
         )
+        routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
         guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
         operators = Operators(pool, guard, background.sync)
-        routes = RouteTable(config.gateway, registry)
         tasks = _task_queue(config, keys, router, learner, learn=background.learn)
-        reloader = Reloader(config, source, Reloaded(background, upstreams, routes, tasks), operators)
+        reloader = Reloader(config, source, Reloaded(background, router, upstreams, routes, tasks), operators)
 
         async def run() -> None:
             reloader.listen()
             await background.run()
 
         parts = Parts(
-            OnlineService(pool, router, routes, upstreams.of, families=families),
+            OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, families=families),
             guard,
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,

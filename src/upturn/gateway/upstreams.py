@@ -1,11 +1,11 @@
 """The upstreams of agent versions, made at their first call."""
 
 import inspect
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from functools import cache
 
 from upturn.agents import AgentFunction, load_function, precision, sampling, temperature, template_options
-from upturn.config import AgentConfig, Config, UpstreamConfig
+from upturn.config import AgentConfig, Config, PriceConfig, UpstreamConfig
 from upturn.dialects import ModelAnswer, ModelRequest, ToolCall
 from upturn.loop.online import message_text
 from upturn.models import LocalModel, Model, load_local
@@ -42,10 +42,10 @@ class Upstreams:
         self._engines: dict[tuple[str, str], EngineThread] = {}
         self._replaced: list[Upstream] = []
 
-    def replace(self, agents: Sequence[AgentConfig], keys: Mapping[str, str]) -> None:
-        """Continues with other agents and keys; calls that have begun end with the earlier ones."""
-        before, self._keys = self._agents, keys
-        self._agents = {agent.name: agent for agent in agents}
+    def replace(self, config: Config, keys: Mapping[str, str]) -> None:
+        """Continues with other agents, prices and keys; calls that have begun end with the earlier ones."""
+        before, self._config, self._keys = self._agents, config, keys
+        self._agents = {agent.name: agent for agent in config.agents}
         for version_id, upstream in list(self._made.items()):
             agent = version_id.rpartition("@")[0]
             # others depend on their version alone, and share engines
@@ -64,6 +64,13 @@ class Upstreams:
                 raise LookupError(f"agent version {version_id!r} is not in service")
             self._made[version_id] = self._make(version)
         return self._made[version_id]
+
+    def price(self, version_id: str) -> PriceConfig | None:
+        """Returns the price of a version's tokens; None = unknown."""
+        version = self._versions.get(version_id)
+        if version is None:
+            return None
+        return self._config.price_of(version.agent, version.model_name)
 
     def all(self) -> Mapping[str, Upstream]:
         """Returns the upstreams that have been made, by version."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from upturn.arbiter import Learner
+from upturn.arbiter import AgentRegistry, Learner, Objective, Router
 from upturn.config import Config, api_keys
 from upturn.deployment import Override
 from upturn.errors import ConfigError, ReleaseError, UpturnError
@@ -20,7 +20,7 @@ from upturn.gateway.background import Background
 from upturn.gateway.operations.operator import Operators
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop.online import RouteTable, TaskQueue
-from upturn.loop.run import ConfigChanges, policy_of, reload_config
+from upturn.loop.run import ConfigChanges, objective_of, policy_of, reload_config
 from upturn.pool import ALL_TENANTS, Pool
 
 _log = logging.getLogger("upturn.gateway")
@@ -30,6 +30,7 @@ class Reloaded(NamedTuple):
     """The parts of a server that a configuration changes."""
 
     background: Background
+    router: Router
     upstreams: Upstreams
     routes: RouteTable
     tasks: TaskQueue
@@ -65,25 +66,24 @@ class Reloader:
             if self._source.path is None:
                 raise ConfigError(["the server was started without a configuration file; start it with --config"])
             changes = await asyncio.to_thread(reload_config, self.config, self._source.path, self._source.environ)
-            learner = None
-            if changes.is_policy_changed:
-                learner = await asyncio.to_thread(_trained, self._operators.pool, changes.config)
-            self._apply(changes, learner)
+            registry = self._parts.router.registry
+            routing = await asyncio.to_thread(_trained, self._operators.pool, changes.config, registry)
+            self._apply(changes, routing)
             await self._operators.record("reload", override, changes.config.config_hash)
             return changes
 
-    def _apply(self, changes: ConfigChanges, learner: Learner | None) -> None:
+    def _apply(self, changes: ConfigChanges, routing: "_Routing") -> None:
         config, parts = changes.config, self._parts
         try:
             parts.background.reconfigure(changes)
         except ReleaseError as exc:
             raise ConfigError([str(exc)]) from exc
         keys = api_keys(config, self._source.environ)
-        parts.upstreams.replace(config.agents, keys)
+        parts.upstreams.replace(config, keys)
         parts.tasks.replace_keys({agent.name: keys.get(agent.api_key_env, "") for agent in config.agents})
         parts.routes.replace(config.gateway)
-        if learner is not None:
-            parts.background.replace_learner(learner)
+        parts.router.objective = routing.objective
+        parts.background.replace_learner(routing.learner)
         self.config = config
 
     def listen(self) -> None:
@@ -115,8 +115,16 @@ def summary(changes: ConfigChanges) -> str:
     return ", ".join(parts) or "nothing has changed"
 
 
-def _trained(pool: Pool, config: Config) -> Learner:
-    """Returns a learner of the configured policy that has learned what is stored."""
+class _Routing(NamedTuple):
+    """What a router decides by."""
+
+    learner: Learner
+    objective: Objective | None
+
+
+def _trained(pool: Pool, config: Config, registry: AgentRegistry) -> _Routing:
+    """Returns the configured policy, which has learned what is stored; from its snapshot on, if it has one."""
     learner = Learner(pool, policy_of(config), tenant=ALL_TENANTS, metrics=config.gateway.metrics)
+    objective = objective_of(config, registry, learner)
     learner.start()
-    return learner
+    return _Routing(learner, objective)
