@@ -1,7 +1,7 @@
 """A changed configuration for a running service: what changes, or why the whole file is refused.
 
-Agents, prices, routes, the routing policy and the gates of releases can change while a service runs. Everything else
-needs a new start.
+Agents, prices, routes, the routing policy and the gates of releases can change while a service runs. Everything
+else needs a new start.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
