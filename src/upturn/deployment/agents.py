@@ -131,7 +131,8 @@ class CapabilityProfiles:
     def __init__(self, pool: Pool, *, tenant: Scope, metrics: Sequence[MetricConfig] = ()) -> None:
         """``metrics``: the configured ones of feedback; () = the default ones."""
         self._tally = Tally(discount=1.0, borrow=0.0)
-        self._learner = Learner(pool, DiscountedThompson(tally=self._tally), tenant=tenant, metrics=metrics)
+        policy = DiscountedThompson(tally=self._tally)
+        self._learner = Learner(pool, policy, tenant=tenant, metrics=metrics, may_freeze=False)
 
     def of(self, agents: Sequence[str] = ()) -> list[Capability]:
         """Returns the profiles with 95 % credible intervals; ``agents``: only these; empty = all."""

@@ -27,12 +27,14 @@ from upturn.gateway.operations import (
     admin_routes,
     agent_routes,
     release_routes,
+    router_routes,
 )
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import CanaryEvidence, FamilyGuess, OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import (
     InService,
+    apply_configured_freeze,
     limits_of,
     load_checked_kit,
     objective_of,
@@ -74,6 +76,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         for agent in config.agents:
             version = store_agent_version(pool, version_of(agent))
             in_service.configure(version, max_concurrent=agent.load_cap)
+        apply_configured_freeze(pool, config.routing)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
         key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
@@ -107,7 +110,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             config.gateway,
             tasks=tasks,
             learn=background.learn,
-            further=_operations(operators, reloader, router),
+            further=_operations(operators, reloader, router, learn=background.learn),
             background=run,
             on_stop=upstreams.close,
         )
@@ -119,10 +122,17 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
                 telemetry.close()
 
 
-def _operations(operators: Operators, reloader: Reloader, router: Router) -> Sequence[APIRouter]:
+def _operations(
+    operators: Operators, reloader: Reloader, router: Router, *, learn: Callable[[], None]
+) -> Sequence[APIRouter]:
     """Returns the endpoints for operators."""
     agents = Agents(operators, router, lambda: reloader.config)
-    return agent_routes(agents), release_routes(operators, agents.config), admin_routes(operators, reloader)
+    return (
+        agent_routes(agents),
+        release_routes(operators, agents.config),
+        router_routes(operators, agents.config, learn),
+        admin_routes(operators, reloader),
+    )
 
 
 def _task_queue(

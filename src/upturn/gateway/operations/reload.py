@@ -20,7 +20,7 @@ from upturn.gateway.background import Background
 from upturn.gateway.operations.operator import Operators
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop.online import RouteTable, TaskQueue
-from upturn.loop.run import ConfigChanges, objective_of, policy_of, reload_config
+from upturn.loop.run import ConfigChanges, apply_configured_freeze, objective_of, policy_of, reload_config
 from upturn.pool import ALL_TENANTS, Pool
 
 _log = logging.getLogger("upturn.gateway")
@@ -66,6 +66,7 @@ class Reloader:
             if self._source.path is None:
                 raise ConfigError(["the server was started without a configuration file; start it with --config"])
             changes = await asyncio.to_thread(reload_config, self.config, self._source.path, self._source.environ)
+            await asyncio.to_thread(apply_configured_freeze, self._operators.pool, changes.config.routing)
             registry = self._parts.router.registry
             routing = await asyncio.to_thread(_trained, self._operators.pool, changes.config, registry)
             self._apply(changes, routing)

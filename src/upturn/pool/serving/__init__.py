@@ -9,8 +9,10 @@ from upturn.pool.serving.outcome import (
     StoredOutcome,
     Value,
     evaluated_until,
+    last_record,
     last_sequence,
     outcomes_after,
+    records_after,
     values_of,
 )
 from upturn.pool.serving.snapshot import RouterSnapshot, load_router, save_router
@@ -23,10 +25,12 @@ __all__ = [
     "Value",
     "consumption_after",
     "evaluated_until",
+    "last_record",
     "last_sequence",
     "load_router",
     "metric_counts",
     "outcomes_after",
+    "records_after",
     "save_router",
     "values_of",
 ]

@@ -80,7 +80,17 @@ class _Event(NamedTuple):
 def last_sequence(engine: Engine) -> int:
     """Returns the number of the pool's last evaluation, feedback or call; 0 = there is none."""
     with engine.connect() as connection:
-        return _last_sequence(connection)
+        return last_record(connection)
+
+
+def records_after(engine: Engine, sequence: int) -> int:
+    """Returns how many evaluations, values of feedback and calls were stored after the record with this number."""
+    with engine.connect() as connection:
+        counts = [
+            connection.execute(select(func.count()).where(table.c.sequence > sequence)).scalar_one()
+            for table in (schema.evaluations, schema.feedback, schema.calls)
+        ]
+    return sum(counts)
 
 
 def evaluated_until(engine: Engine, evaluation_ids: Sequence[str]) -> int:
@@ -130,7 +140,8 @@ def values_of(engine: Engine, decision_ids: Sequence[str], *, metrics: Sequence[
     return values
 
 
-def _last_sequence(connection: Connection) -> int:
+def last_record(connection: Connection) -> int:
+    """Returns the same in a transaction."""
     tables = (schema.evaluations, schema.feedback, schema.calls)
     return max(connection.execute(select(func.max(table.c.sequence))).scalar() or 0 for table in tables)
 
