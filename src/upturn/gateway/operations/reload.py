@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from upturn.arbiter import AgentRegistry, Learner, Objective, Router
+from upturn.arbiter import AgentRegistry, Constraints, Learner, Objective, Router
 from upturn.config import Config, api_keys
 from upturn.deployment import Override
 from upturn.errors import ConfigError, ReleaseError, UpturnError
@@ -84,6 +84,7 @@ class Reloader:
         parts.tasks.replace_keys({agent.name: keys.get(agent.api_key_env, "") for agent in config.agents})
         parts.routes.replace(config.gateway)
         parts.router.objective = routing.objective
+        parts.router.constraints = Constraints(config.agents, config.access.tenants)
         parts.background.replace_learner(routing.learner)
         self.config = config
 
