@@ -29,7 +29,18 @@ from upturn.dialects.conversation import (
     ToolResult,
     join_messages,
 )
-from upturn.dialects.dialect import Json, RequestError, Wire, parse, refuse
+from upturn.dialects.dialect import Json, RequestError, Wire, arguments_schema, parse, refuse
+from upturn.dialects.openai import (
+    CachedTokens,
+    ReasoningTokens,
+    plain_text,
+    read_choice,
+    read_content,
+    read_image,
+    read_schema,
+    token_usage,
+    write_image,
+)
 from upturn.errors import ModelError
 from upturn.records import JsonValue
 
@@ -135,27 +146,18 @@ class Request(Wire):
     modalities: list[str] | None = None
 
 
-class _CachedTokens(Wire):
-    cached_tokens: int | None = None
-
-
-class _ReasoningTokens(Wire):
-    reasoning_tokens: int | None = None
-
-
 class Usage(Wire):
     """The usage of an answer or of a stream's last chunk."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    prompt_tokens_details: _CachedTokens | None = None
-    completion_tokens_details: _ReasoningTokens | None = None
+    prompt_tokens_details: CachedTokens | None = None
+    completion_tokens_details: ReasoningTokens | None = None
 
     def counted(self) -> TokenUsage:
         """As a record."""
-        cached = self.prompt_tokens_details and self.prompt_tokens_details.cached_tokens
-        reasoning = self.completion_tokens_details and self.completion_tokens_details.reasoning_tokens
-        return TokenUsage(self.prompt_tokens, self.completion_tokens, cached or 0, reasoning or 0)
+        details = self.prompt_tokens_details, self.completion_tokens_details
+        return token_usage(self.prompt_tokens, self.completion_tokens, *details)
 
 
 class _AnswerMessage(_Message):
@@ -210,47 +212,24 @@ def _read_message(message: _Message, index: int) -> Message:
         if message.tool_call_id is None:
             field = f"messages.{index}.tool_call_id"
             raise RequestError(f"{field} is missing: it names the call that this is the result of", field=field)
-        parts = tuple(part for part in _read_content(message.content, index) if isinstance(part, Text | Image))
+        parts = tuple(
+            part
+            for part in read_content(message.content, f"messages.{index}.content", _read_part)
+            if isinstance(part, Text | Image)
+        )
         return Message("tool", (ToolResult(message.tool_call_id, parts),))
     thought = message.reasoning_content or message.reasoning
     calls = [ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()]
-    content = _read_content(message.content, index)
+    content = read_content(message.content, f"messages.{index}.content", _read_part)
     role = "system" if message.role == "developer" else message.role
     return Message(role, (*([Reasoning(thought)] if thought else []), *content, *calls))
 
 
-def _read_content(content: str | list[_Part] | None, index: int) -> list[Text | Image]:
-    if content is None or isinstance(content, str):
-        return [Text(content)] if content else []
-    parts: list[Text | Image] = []
-    for number, part in enumerate(content):
-        if part.type == "text" and part.text is not None:
-            parts.append(Text(part.text))
-        elif part.type == "refusal" and part.refusal is not None:
-            parts.append(Text(part.refusal))
-        elif part.type == "image_url" and part.image_url is not None:
-            parts.append(read_image(part.image_url.url))
-        else:
-            field = f"messages.{index}.content.{number}"
-            raise RequestError(
-                f"{field} is of type {part.type!r}; text and image_url are supported",
-                code="unsupported",
-                field=field,
-            )
-    return parts
-
-
-def read_image(url: str) -> Image:
-    """From an address or a ``data:`` URL."""
-    if not url.startswith("data:"):
-        return Image(url=url)
-    head, _, data = url.removeprefix("data:").partition(",")
-    return Image(head.removesuffix(";base64"), data)
-
-
-def write_image(image: Image) -> str:
-    """The address, or a ``data:`` URL."""
-    return image.url or f"data:{image.media_type or 'image/png'};base64,{image.data}"
+def _read_part(part: _Part) -> Text | Image | None:
+    if part.type == "image_url" and part.image_url is not None:
+        return read_image(part.image_url.url)
+    text = {"text": part.text, "refusal": part.refusal}.get(part.type)
+    return None if text is None else Text(text)
 
 
 def _read_tool(function: _Definition) -> ToolDefinition:
@@ -260,10 +239,10 @@ def _read_tool(function: _Definition) -> ToolDefinition:
 
 
 def _read_choice(wire: Request) -> ToolChoice:
-    is_parallel = wire.parallel_tool_calls is not False
-    if isinstance(wire.tool_choice, _NamedChoice):
-        return ToolChoice("named", wire.tool_choice.function.name, is_parallel)
-    return ToolChoice(wire.tool_choice or "auto", "", is_parallel)
+    choice, parallel = wire.tool_choice, wire.parallel_tool_calls
+    if isinstance(choice, _NamedChoice):
+        return read_choice(None, choice.function.name, parallel=parallel)
+    return read_choice(choice, None, parallel=parallel)
 
 
 def _read_format(wire: _Format | None) -> OutputFormat:
@@ -271,10 +250,8 @@ def _read_format(wire: _Format | None) -> OutputFormat:
         return OutputFormat()
     if wire.type == "json_object":
         return OutputFormat("json")
-    if wire.json_schema is None or wire.json_schema.schema_ is None:
-        field = "response_format.json_schema"
-        raise RequestError(f"{field} is missing: json_schema needs a name and a schema", field=field)
-    return OutputFormat("schema", wire.json_schema.name, wire.json_schema.schema_)
+    declared = wire.json_schema or _Schema()
+    return read_schema(declared.name, declared.schema_, "response_format.json_schema")
 
 
 def write_request(request: ModelRequest) -> Json:
@@ -322,7 +299,7 @@ def write_request(request: ModelRequest) -> Json:
 def _write_tool(tool: ToolDefinition) -> Json:
     function: Json = {
         "name": tool.name,
-        "parameters": dict(tool.parameters) or {"type": "object", "properties": {}},
+        "parameters": arguments_schema(tool),
     }
     if tool.description:
         function["description"] = tool.description
@@ -359,8 +336,8 @@ def write_parts(parts: tuple[Part, ...]) -> Json:
 
 def _write_content(parts: tuple[Text | Image, ...]) -> JsonValue:
     """Plain text where there are no images."""
-    if all(isinstance(part, Text) for part in parts):
-        return "".join(part.text for part in parts if isinstance(part, Text))
+    if (text := plain_text(parts)) is not None:
+        return text
     return [
         {"type": "text", "text": part.text}
         if isinstance(part, Text)

@@ -21,7 +21,7 @@ from upturn.dialects.conversation import (
     TextDelta,
     TokenUsage,
 )
-from upturn.dialects.dialect import Json, Wire
+from upturn.dialects.dialect import BROKEN_OFF, Json, Wire
 from upturn.dialects.sse import EventParser, write_event
 from upturn.errors import ModelError
 from upturn.records import JsonValue
@@ -97,7 +97,7 @@ class ChatReader:
             return
         self._is_over = True
         if self._finish is None:
-            yield StreamFailure("the upstream ended its stream before the answer was complete")
+            yield BROKEN_OFF
         else:
             yield StreamEnd(self._finish, self._usage)
 

@@ -7,12 +7,13 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from upturn.dialects.conversation import ModelAnswer, ModelRequest, StreamEvent
+from upturn.dialects.conversation import ModelAnswer, ModelRequest, StreamEvent, StreamFailure, ToolDefinition
 from upturn.errors import UpturnError
 from upturn.records import JsonValue
 
 Json = dict[str, JsonValue]
 WireT = TypeVar("WireT", bound="Wire")
+BROKEN_OFF = StreamFailure("the upstream ended its stream before the answer was complete")
 _ALTERNATIVE = re.compile(r"str|int|float|bool|(list|dict|literal)\[.*|_?[A-Z]\w*|function-.*")
 """Names of a union's alternatives in the place of a pydantic error; fields are in lower case."""
 
@@ -122,6 +123,11 @@ def refuse(values: Mapping[str, Any], remedy: str) -> None:
     for name, value in values.items():
         if value:
             raise RequestError(f"{name} is not supported: {remedy}", code="unsupported", field=name)
+
+
+def arguments_schema(tool: ToolDefinition) -> Json:
+    """JSON Schema of the tool's arguments; a tool that declares none takes none."""
+    return dict(tool.parameters) or {"type": "object", "properties": {}}
 
 
 def json_object(text: str) -> Json | None:

@@ -27,7 +27,7 @@ from upturn.dialects.conversation import (
     ToolDefinition,
     ToolResult,
 )
-from upturn.dialects.dialect import Json, RequestError, Wire, json_object, parse, refuse
+from upturn.dialects.dialect import Json, RequestError, Wire, arguments_schema, json_object, parse, refuse
 from upturn.errors import ModelError
 from upturn.records import JsonValue
 
@@ -396,8 +396,7 @@ def write_part(part: Part) -> JsonValue:
 
 
 def _write_tool(tool: ToolDefinition) -> Json:
-    schema: Json = dict(tool.parameters) or {"type": "object", "properties": {}}
-    line: Json = {"name": tool.name, "input_schema": schema}
+    line: Json = {"name": tool.name, "input_schema": arguments_schema(tool)}
     return line | ({"description": tool.description} if tool.description else {})
 
 

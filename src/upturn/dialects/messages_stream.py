@@ -17,7 +17,7 @@ from upturn.dialects.conversation import (
     TextDelta,
     TokenUsage,
 )
-from upturn.dialects.dialect import Json, Wire
+from upturn.dialects.dialect import BROKEN_OFF, Json, Wire
 from upturn.dialects.messages import ERRORS, FINISH, STOP_REASONS, UNSIGNED, Block, Usage, write_usage
 from upturn.dialects.sse import EventParser, write_event
 from upturn.errors import ModelError
@@ -80,7 +80,7 @@ class MessagesReader:
         """A failure where the message was not stopped."""
         if not self._is_over:
             self._is_over = True
-            yield StreamFailure("the upstream ended its stream before the answer was complete")
+            yield BROKEN_OFF
 
     def _read(self, event: _Event) -> Iterator[StreamEvent]:
         match event.type:

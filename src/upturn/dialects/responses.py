@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from upturn.dialects.chat import read_image, write_image
 from upturn.dialects.conversation import (
     FinishReason,
     Image,
@@ -29,7 +28,18 @@ from upturn.dialects.conversation import (
     ToolResult,
     join_messages,
 )
-from upturn.dialects.dialect import Json, RequestError, Wire, parse, refuse
+from upturn.dialects.dialect import Json, RequestError, Wire, arguments_schema, parse, refuse
+from upturn.dialects.openai import (
+    CachedTokens,
+    ReasoningTokens,
+    plain_text,
+    read_choice,
+    read_content,
+    read_image,
+    read_schema,
+    token_usage,
+    write_image,
+)
 from upturn.errors import ModelError
 from upturn.records import JsonValue
 
@@ -118,25 +128,16 @@ class Request(Wire):
     prompt: Any = None
 
 
-class _Cached(Wire):
-    cached_tokens: int | None = None
-
-
-class _ReasoningTokens(Wire):
-    reasoning_tokens: int | None = None
-
-
 class _Usage(Wire):
     input_tokens: int = 0
     output_tokens: int = 0
-    input_tokens_details: _Cached | None = None
-    output_tokens_details: _ReasoningTokens | None = None
+    input_tokens_details: CachedTokens | None = None
+    output_tokens_details: ReasoningTokens | None = None
 
     def counted(self) -> TokenUsage:
         """As a record."""
-        cached = self.input_tokens_details and self.input_tokens_details.cached_tokens
-        reasoning = self.output_tokens_details and self.output_tokens_details.reasoning_tokens
-        return TokenUsage(self.input_tokens, self.output_tokens, cached or 0, reasoning or 0)
+        details = self.input_tokens_details, self.output_tokens_details
+        return token_usage(self.input_tokens, self.output_tokens, *details)
 
 
 class _Incomplete(Wire):
@@ -230,23 +231,14 @@ def read_output(item: Item, field: str) -> list[Part]:
 
 
 def _read_content(content: str | list[_Part] | None, field: str) -> list[Text | Image]:
-    if content is None or isinstance(content, str):
-        return [Text(content)] if content else []
-    parts: list[Text | Image] = []
-    for index, part in enumerate(content):
-        if part.type in _TEXTS and part.text is not None:
-            parts.append(Text(part.text))
-        elif part.type == "refusal" and part.refusal is not None:
-            parts.append(Text(part.refusal))
-        elif part.type == "input_image" and part.image_url is not None:
-            parts.append(read_image(part.image_url))
-        else:
-            raise RequestError(
-                f"{field}.{index} is of type {part.type!r}; text and images by value or URL are supported",
-                code="unsupported",
-                field=f"{field}.{index}",
-            )
-    return parts
+    return read_content(content, field, _read_part)
+
+
+def _read_part(part: _Part) -> Text | Image | None:
+    if part.type == "input_image" and part.image_url is not None:
+        return read_image(part.image_url)
+    text = part.text if part.type in _TEXTS else part.refusal if part.type == "refusal" else None
+    return None if text is None else Text(text)
 
 
 def _read_tool(tool: _Tool, field: str) -> ToolDefinition:
@@ -260,10 +252,10 @@ def _read_tool(tool: _Tool, field: str) -> ToolDefinition:
 
 
 def _read_choice(wire: Request) -> ToolChoice:
-    is_parallel = wire.parallel_tool_calls is not False
-    if isinstance(wire.tool_choice, _NamedChoice):
-        return ToolChoice("named", wire.tool_choice.name, is_parallel)
-    return ToolChoice(wire.tool_choice or "auto", "", is_parallel)
+    choice, parallel = wire.tool_choice, wire.parallel_tool_calls
+    if isinstance(choice, _NamedChoice):
+        return read_choice(None, choice.name, parallel=parallel)
+    return read_choice(choice, None, parallel=parallel)
 
 
 def _read_format(text: _Text | None) -> OutputFormat:
@@ -272,9 +264,7 @@ def _read_format(text: _Text | None) -> OutputFormat:
         return OutputFormat()
     if wire.type == "json_object":
         return OutputFormat("json")
-    if wire.schema_ is None:
-        raise RequestError("text.format.schema is missing: json_schema needs one", field="text.format.schema")
-    return OutputFormat("schema", wire.name, wire.schema_)
+    return read_schema(wire.name, wire.schema_, "text.format.schema")
 
 
 def write_request(request: ModelRequest) -> Json:
@@ -343,8 +333,8 @@ def _write_input(part: Text | Image) -> JsonValue:
 
 
 def _write_output(parts: tuple[Text | Image, ...]) -> JsonValue:
-    if all(isinstance(part, Text) for part in parts):
-        return "".join(part.text for part in parts if isinstance(part, Text))
+    if (text := plain_text(parts)) is not None:
+        return text
     return [_write_input(part) for part in parts]
 
 
@@ -378,12 +368,11 @@ def write_text(text: str) -> Json:
 
 def write_tool(tool: ToolDefinition) -> Json:
     """The definition of a tool."""
-    schema: Json = dict(tool.parameters) or {"type": "object", "properties": {}}
     return {
         "type": "function",
         "name": tool.name,
         "description": tool.description or None,
-        "parameters": schema,
+        "parameters": arguments_schema(tool),
         "strict": tool.is_strict,
     }
 

@@ -19,7 +19,7 @@ from upturn.dialects.conversation import (
     TokenUsage,
     ToolCall,
 )
-from upturn.dialects.dialect import Json, Wire
+from upturn.dialects.dialect import BROKEN_OFF, Json, Wire
 from upturn.dialects.responses import Answer, Item, response_object, write_item, write_text
 from upturn.dialects.sse import EventParser, write_event
 from upturn.errors import ModelError
@@ -60,7 +60,7 @@ class ResponsesReader:
         """A failure where the response was not completed."""
         if not self._is_over:
             self._is_over = True
-            yield StreamFailure("the upstream ended its stream before the answer was complete")
+            yield BROKEN_OFF
 
     def _read(self, event: _Event) -> Iterator[StreamEvent]:
         match event.type:
