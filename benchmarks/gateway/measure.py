@@ -26,6 +26,7 @@ from benchmarks.gateway.processes import (
 )
 from benchmarks.measurement import Measurement
 from upturn.errors import MeasurementError
+from upturn.pool import Pool
 from upturn.records import JsonValue
 
 CONNECTIONS = 64
@@ -157,6 +158,7 @@ def measure_kills(plan: Plan) -> Measurement:
                 timer.join()
             ids = [name for name in figures["ids"] if name]
             acknowledged += len(ids)
+            Pool.open(folder / "pool.db").close()  # as the next start does: it stores what the journal holds
             with sqlite3.connect(folder / "pool.db") as connection:
                 known = {row[0] for row in connection.execute("SELECT id FROM calls WHERE status = 'answered'")}
             lost += len(set(ids) - known)

@@ -1,13 +1,15 @@
-"""Durable storage of calls from an event loop: calls that end at about the same time share one transaction."""
+"""Durable storage of calls from an event loop."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
 
 from upturn.errors import StoreError
 from upturn.pool import Pool, PoolRecord
 
-_LARGEST_BATCH = 256
-"""Calls in one transaction; it limits how long the first one waits."""
+_log = logging.getLogger("upturn.gateway")
 
 
 class CallLog:
@@ -15,63 +17,41 @@ class CallLog:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._waiting: list[tuple[Sequence[PoolRecord], asyncio.Future[None]]] = []
-        self._writer: asyncio.Task[None] | None = None
-        self._background: set[asyncio.Task[None]] = set()
+        self._pending: set[asyncio.Future[Any]] = set()
 
     async def store(self, records: Sequence[PoolRecord]) -> None:
-        """Returns when the records are durable; they are stored also if the caller is cancelled meanwhile.
+        """Returns when the records of a call are durable; reads see them soon after, or once ``settle`` returns.
 
-        Raises StoreError if they cannot be stored; then none of them is.
+        They are stored also if the caller is cancelled meanwhile. Raises StoreError if they cannot be stored; then
+        none of them is.
         """
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append((records, done))
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.get_running_loop().create_task(self._write())
-        await asyncio.shield(done)
+        await asyncio.shield(self._begin(self._pool.submit_soon(*records)))
+
+    async def store_now(self, records: Sequence[PoolRecord]) -> None:
+        """Returns when the records are durable and reads see them; otherwise as ``store``, for any records."""
+        await asyncio.shield(self._begin(self._pool.submit(*records)))
 
     def store_soon(self, records: Sequence[PoolRecord]) -> None:
-        """Stores the records in the background; ``drain`` waits for them."""
-        task = asyncio.get_running_loop().create_task(self.store(records))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        """Stores the records of a call in the background; ``drain`` waits for them."""
+        self._begin(self._pool.submit_soon(*records)).add_done_callback(_report)
+
+    async def settle(self) -> None:
+        """Returns when reads see everything that was given to this log before."""
+        await asyncio.wrap_future(self._pool.settled())
 
     async def drain(self) -> None:
-        """Returns when everything that was given to ``store`` is durable or has failed."""
-        while self._background:
-            await asyncio.wait(self._background)
-        while self._writer is not None and not self._writer.done():
-            await asyncio.wait([self._writer])
+        """Returns when everything is stored, or has failed, and reads see it."""
+        while self._pending:
+            await asyncio.wait(self._pending)
+        await self.settle()
 
-    async def _write(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[:_LARGEST_BATCH], self._waiting[_LARGEST_BATCH:]
-            try:
-                await self._append([record for records, _ in batch for record in records])
-            except StoreError:
-                await self._write_one_by_one(batch)
-                continue
-            for _, done in batch:
-                _finish(done, None)
-
-    async def _write_one_by_one(self, batch: Sequence[tuple[Sequence[PoolRecord], "asyncio.Future[None]"]]) -> None:
-        """Stores what can be stored: one bad call must not lose the others."""
-        for records, done in batch:
-            try:
-                await self._append(records)
-            except StoreError as exc:
-                _finish(done, exc)
-            else:
-                _finish(done, None)
-
-    async def _append(self, records: Sequence[PoolRecord]) -> None:
-        await asyncio.wrap_future(self._pool.submit(*records))
+    def _begin(self, stored: "Future[Any]") -> "asyncio.Future[Any]":
+        future = asyncio.wrap_future(stored)
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+        return future
 
 
-def _finish(done: "asyncio.Future[None]", error: StoreError | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
+def _report(stored: "asyncio.Future[Any]") -> None:
+    if not stored.cancelled() and isinstance(error := stored.exception(), StoreError):
+        _log.error("a call that its client left is not stored: %s", error)
