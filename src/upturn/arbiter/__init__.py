@@ -5,10 +5,11 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.constraint import Constraints
 from upturn.arbiter.consumption import Consumption, Expected
 from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
-from upturn.arbiter.objective import Objective
+from upturn.arbiter.objective import Objective, cost_usd
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -58,7 +59,6 @@ from upturn.arbiter.policy_check import (
     learned_target,
 )
 from upturn.arbiter.posterior import Posterior, probability_best
-from upturn.arbiter.price import cost_usd
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
 from upturn.arbiter.replay import (
@@ -81,6 +81,7 @@ __all__ = [
     "Capability",
     "CheapestAboveBar",
     "CheckedEstimates",
+    "Constraints",
     "Consumption",
     "ContextualPolicy",
     "Count",

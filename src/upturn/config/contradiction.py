@@ -17,8 +17,19 @@ from upturn.config.settings import Settings, changed_settings
 FEWEST_HELDOUT = 30
 """Minimum number of held-out tasks for a release, the default of ``validation.min_tasks``."""
 
+_OF_CALLS = {"supports", "max_input_tokens"}
+"""For agents that answer model calls."""
 _SETTINGS_BY_KIND = {
-    "local_model": {"model", "prompt", "temperature", "sampling", "template_options", "weights", "context"},
+    "local_model": {
+        "model",
+        "prompt",
+        "temperature",
+        "sampling",
+        "template_options",
+        "weights",
+        "context",
+        *_OF_CALLS,
+    },
     "endpoint": {
         "model",
         "url",
@@ -30,6 +41,7 @@ _SETTINGS_BY_KIND = {
         "retries",
         "tools",
         "upstream",
+        *_OF_CALLS,
     },
     "program": {
         "model",
@@ -41,8 +53,8 @@ _SETTINGS_BY_KIND = {
         "retries",
         "upstream",
     },
-    "callable": {"import_path"},
-    "rule_based": {"import_path"},
+    "callable": {"import_path", *_OF_CALLS},
+    "rule_based": {"import_path", *_OF_CALLS},
 }
 _REQUIRED_BY_KIND = {
     "local_model": ("model",),
@@ -401,9 +413,7 @@ def _improved_agent(config: Config) -> Iterator[Contradiction]:
 
 
 def _without_training(config: Config) -> Iterator[Contradiction]:
-    reason = "with loop.train = []: nothing is released"
-    yield from without_effect(config.validation, "validation", "loop.train", reason)
-    yield from without_effect(config.canary, "canary", "loop.train", reason)
+    # validation and canary are not among them: releases are also started by hand
     yield from without_effect(config.trackers, "trackers", "loop.train", "with loop.train = []: nothing is trained")
     if config.lora is not None:
         yield Contradiction(("lora", "loop.train"), "lora has no effect with loop.train = []: nothing is trained")

@@ -39,7 +39,21 @@ class ObjectiveConfig(Settings):
 
 
 @settings
-class RoutingConfig(Settings):
+class EveryPolicy(Settings):
+    """The settings of all routing policies."""
+
+    min_outcomes: WholeNumber = 0
+    """Number of outcomes in a family up to which an agent gets ``min_outcomes_share``, whatever it achieved. 0 = no
+    such share."""
+    min_outcomes_share: Probability = 0.1
+    """Share of a family's decisions for all of its agents with fewer than ``min_outcomes`` outcomes."""
+    frozen: bool = False
+    """Whether the router stops learning, so that its probabilities stay as they are. What is stored meanwhile is
+    learned once it is false again. An operator can do the same with ``upturn route freeze``."""
+
+
+@settings
+class RoutingConfig(EveryPolicy):
     """The choice of an agent for each task."""
 
     policy: PolicyName = "thompson"
@@ -57,7 +71,7 @@ class RoutingConfig(Settings):
     threshold: Positive | None = None
     """For thompson, linear_thompson and logistic_thompson: evidence of a change, in natural log units, at which
     earlier outcomes are forgotten. Without a change, the mean time between alarms is at least e^threshold
-    outcomes for each detector. Unset = 12 for thompson, 8 for the others."""
+    outcomes for each detector. Unset = 12 for thompson, 8 for linear_thompson, 6 for logistic_thompson."""
     discount: Annotated[float, Field(gt=0, le=1)] | None = None
     """For discounted_thompson and gaussian_thompson: factor on the weight of earlier outcomes after each new
     outcome in their family. 1 = earlier outcomes keep their weight. Unset = 0.995 for discounted_thompson, 1
@@ -75,11 +89,6 @@ class RoutingConfig(Settings):
     """For cheapest: mean success rate in the family that an agent must reach."""
     weights: Mapping[str, NotNegative] = field(default_factory=dict)
     """For fixed_weights: share by agent; shares are scaled to sum to 1 over the eligible agents."""
-    min_outcomes: WholeNumber = 0
-    """Number of outcomes in a family up to which an agent gets ``min_outcomes_share``, whatever it achieved. 0 = no
-    such share."""
-    min_outcomes_share: Probability = 0.1
-    """Share of a family's decisions for all of its agents with fewer than ``min_outcomes`` outcomes."""
     default_agent: str = ""
     """For rule_based: agent for families without a rule."""
     rules: dict[str, str] = field(default_factory=dict)

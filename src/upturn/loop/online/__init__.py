@@ -4,8 +4,10 @@ Here: routes, episodes, decisions, storage before an answer's end, and the traje
 here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``service``, then ``episode``.
 """
 
+from upturn.loop.online.account import Account, Left
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, message_text
+from upturn.loop.online.canary_evidence import CanaryEvidence
 from upturn.loop.online.decision_log import SUCCESS, DecisionLog, read_decision_log
 from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
 from upturn.loop.online.family import FamilyGuess
@@ -20,14 +22,17 @@ __all__ = [
     "DEFAULT_ROUTE",
     "GENERAL",
     "SUCCESS",
+    "Account",
     "Arrival",
     "CallLog",
+    "CanaryEvidence",
     "Client",
     "Decided",
     "DecisionLog",
     "EpisodeTracker",
     "FamilyGuess",
     "Known",
+    "Left",
     "LiveCall",
     "OnlineService",
     "Opinion",

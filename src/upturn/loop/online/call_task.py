@@ -1,6 +1,6 @@
 """The task of a model call, for the router. It is not stored: the call and its decision are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from upturn.dialects import Image, Message, ModelRequest, Text, Toolbox, ToolResult
@@ -25,8 +25,9 @@ class Place(NamedTuple):
     """False = the client names the family."""
 
 
-def call_task(call: str, request: ModelRequest, place: Place) -> Task:
-    """Returns the task of the call with this id."""
+def call_task(call: str, request: ModelRequest, place: Place, regions: Sequence[str] = ()) -> Task:
+    """Returns the task of the call with this id. ``regions``: those that its route allows; empty = any."""
+    context = _context(request, place.route, is_guess=place.is_guess)
     return Task(
         id=call,
         instruction=last_instruction(request),
@@ -34,7 +35,7 @@ def call_task(call: str, request: ModelRequest, place: Place) -> Task:
         environment=MODEL_CALL,
         tenant=place.tenant,
         episode=place.episode,
-        context=_context(request, place.route, is_guess=place.is_guess),
+        context={**context, "regions": list(regions)} if regions else context,
     )
 
 

@@ -24,6 +24,8 @@ class Target:
     """What happens to requests for tools that the provider runs."""
     version: str | None = None
     """The version that the client named; None = the router chooses."""
+    regions: tuple[str, ...] = ()
+    """Regions of agents that a call may go to; empty = any."""
 
 
 class RouteTable:
@@ -31,9 +33,12 @@ class RouteTable:
 
     def __init__(self, config: GatewayConfig, registry: AgentRegistry) -> None:
         self._registry = registry
-        self._routes: Mapping[str, RouteConfig] = {
-            route.name: route for route in config.routes or (RouteConfig(name=DEFAULT_ROUTE),)
-        }
+        self._routes: Mapping[str, RouteConfig] = {}
+        self.replace(config)
+
+    def replace(self, config: GatewayConfig) -> None:
+        """Continues with the routes of another configuration."""
+        self._routes = {route.name: route for route in config.routes or (RouteConfig(name=DEFAULT_ROUTE),)}
 
     def names(self) -> Sequence[str]:
         """Returns the names that clients may use: routes, then agents in service, then their versions."""
@@ -50,7 +55,8 @@ class RouteTable:
         """Returns what the name stands for; raises RequestError (404) for an unknown one."""
         route = self._routes.get(name) or self._aliased(name)
         if route is not None:
-            return Target(route.name, frozenset(route.agents) or None, route.fallback, route.provider_tools)
+            agents = frozenset(route.agents) or None
+            return Target(route.name, agents, route.fallback, route.provider_tools, regions=route.regions)
         for agent, member in self._registry.agents().items():
             if name == agent:  # a canary goes on for clients that name the agent
                 return Target("", frozenset([agent]), has_fallback=False)
