@@ -1,7 +1,9 @@
 """Calls are durable when ``store`` returns, few of them by the journal and many together in the tables."""
 
 import asyncio
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,11 +27,12 @@ async def test_few_calls_go_to_the_journal_and_many_to_the_tables(
     soon: list[str] = []
     with Pool.open(tmp_path / "pool.db", has_journal=True) as pool:
         submit_soon = pool.submit_soon
-        monkeypatch.setattr(
-            pool,
-            "submit_soon",
-            lambda *records: (soon.extend(record.id for record in records), submit_soon(*records))[1],
-        )
+
+        def noted(*records: Task) -> Future[Any]:
+            soon.extend(record.id for record in records)
+            return submit_soon(*records)
+
+        monkeypatch.setattr(pool, "submit_soon", noted)
         seconds = 0.0
         log = CallLog(pool, timer=lambda: seconds)
         for number in range(40):
