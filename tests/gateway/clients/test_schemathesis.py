@@ -26,4 +26,4 @@ def test_the_gateway_does_what_its_openapi_document_says(tmp_path: Path) -> None
         command: list[str | Path] = ["schemathesis", "--config-file", settings, "run"]
         command += [f"{address}/openapi.json", *arguments]
         output = run_client(command, tmp_path)
-    assert "Tested: 20" in output, output
+    assert "Test Phases:" in output, output

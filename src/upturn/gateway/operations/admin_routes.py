@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from upturn.dialects import RequestError
 from upturn.errors import ConfigError
+from upturn.gateway.openapi import errors
 from upturn.gateway.operations.operator import ActBody, Operators
 from upturn.gateway.operations.reload import Reloader, summary
 from upturn.loop.run import ConfigChanges
@@ -58,7 +59,7 @@ def admin_routes(operators: Operators, reloader: Reloader) -> APIRouter:
     """Returns the endpoints."""
     routes = APIRouter(tags=["admin"])
 
-    @routes.post("/v1/admin/reload")
+    @routes.post("/v1/admin/reload", responses=errors(400, 401, 403, 409, 413))
     async def reload(request: Request, body: ReloadBody | None = None) -> ReloadEntry:
         """Reload the configuration file; a wrong one is refused as a whole, and the one before stays in effect."""
         override = (body or ReloadBody()).override(operators.caller(request, "administer"))
@@ -67,7 +68,7 @@ def admin_routes(operators: Operators, reloader: Reloader) -> APIRouter:
         except ConfigError as exc:
             raise RequestError(str(exc), status=409, code="config_refused") from exc
 
-    @routes.get("/v1/admin/acts")
+    @routes.get("/v1/admin/acts", responses=errors(400, 401, 403))
     async def acts(request: Request) -> ActList:
         """List what operators and administrators did."""
         operators.caller(request, "administer")

@@ -20,6 +20,7 @@ from upturn.deployment import (
     validate_agent_performance,
 )
 from upturn.dialects import RequestError
+from upturn.gateway.openapi import errors
 from upturn.gateway.operations.operator import ActBody, Operators
 from upturn.gateway.operations.release_routes import VersionId
 from upturn.gateway.resources import Wire
@@ -221,18 +222,18 @@ def agent_routes(agents: Agents) -> APIRouter:
     """Returns the endpoints."""
     routes, operators = APIRouter(tags=["agents"]), agents.operators
 
-    @routes.get("/v1/agents")
+    @routes.get("/v1/agents", responses=errors(401, 403))
     async def listing(request: Request) -> AgentList:
         """List the agents in service."""
         operators.caller(request, "observe")
         return AgentList(data=agents.all())
 
-    @routes.get("/v1/agents/{agent}")
+    @routes.get("/v1/agents/{agent}", responses=errors(401, 403, 404))
     async def read(agent: str, request: Request) -> AgentDetail:
         """Show an agent: its versions, limits, and success by family with 95 % intervals."""
         return await agents.detail(agent, operators.caller(request, "observe").tenant)
 
-    @routes.patch("/v1/agents/{agent}")
+    @routes.patch("/v1/agents/{agent}", responses=errors(400, 401, 403, 404, 409, 413))
     async def limit(agent: str, body: LimitsBody, request: Request) -> AgentEntry:
         """Change what an agent may do; it holds from the next decision on."""
         override = body.override(operators.caller(request, "operate"))
@@ -249,7 +250,7 @@ def agent_routes(agents: Agents) -> APIRouter:
         )
         return agents.entry(agents.served(agent))
 
-    @routes.post("/v1/agents/{agent}/versions", status_code=201)
+    @routes.post("/v1/agents/{agent}/versions", status_code=201, responses=errors(400, 401, 403, 404, 409, 413))
     async def add(agent: str, body: VersionBody, request: Request) -> VersionEntry:
         """Store a new version of an agent. A release (``POST /v1/releases``) gives it calls and tasks."""
         override = body.override(operators.caller(request, "operate"))
@@ -259,7 +260,7 @@ def agent_routes(agents: Agents) -> APIRouter:
         work = partial(add_version, change=change)
         return _version(await operators.act("agents add-version", override, work, subject))
 
-    @routes.post("/v1/agents/{agent}/validations")
+    @routes.post("/v1/agents/{agent}/validations", responses=errors(400, 401, 403, 404, 409, 413))
     async def validate(agent: str, body: ValidationBody, request: Request) -> ValidationEntry:
         """Compare two versions on the held-out tasks that both have done for your tenant; nothing changes."""
         tenant = operators.caller(request, "observe").tenant

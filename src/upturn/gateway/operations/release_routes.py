@@ -18,6 +18,7 @@ from upturn.deployment import (
     release_status,
     validate_agent_performance,
 )
+from upturn.gateway.openapi import errors
 from upturn.gateway.operations.operator import ActBody, Operators
 from upturn.pool import Pool
 from upturn.records import Release, ReleaseEvidence
@@ -83,20 +84,20 @@ def release_routes(operators: Operators, config: Callable[[], Config]) -> APIRou
     """Returns the endpoints; ``config``: the configuration in effect."""
     routes = APIRouter(tags=["releases"])
 
-    @routes.get("/v1/releases")
+    @routes.get("/v1/releases", responses=errors(400, 401, 403))
     async def listing(request: Request) -> ReleaseList:
         """List all releases."""
         operators.caller(request, "observe")
         releases = await operators.read(lambda pool: pool.states(Release))
         return ReleaseList(data=[_entry(release) for release in releases])
 
-    @routes.get("/v1/releases/{release}")
+    @routes.get("/v1/releases/{release}", responses=errors(401, 403, 404))
     async def read(release: str, request: Request) -> ReleaseEntry:
         """Show a release: its state, the evidence so far, and what operators did."""
         operators.caller(request, "observe")
         return _entry(await operators.read(lambda pool: find_release(pool.states(Release), release)))
 
-    @routes.post("/v1/releases", status_code=201)
+    @routes.post("/v1/releases", status_code=201, responses=errors(400, 401, 403, 404, 409, 413))
     async def start(body: ReleaseBody, request: Request) -> ReleaseEntry:
         """Start the canary of a version: it serves its share of the agent's calls and tasks from now on."""
         caller = operators.caller(request, "operate")
@@ -104,7 +105,7 @@ def release_routes(operators: Operators, config: Callable[[], Config]) -> APIRou
         work = partial(_start, body=body, config=config(), override=override, tenant=caller.tenant)
         return _entry(await operators.act("releases start", override, work, body.candidate))
 
-    @routes.post("/v1/releases/{release}/{act}")
+    @routes.post("/v1/releases/{release}/{act}", responses=errors(400, 401, 403, 404, 409, 413))
     async def change(release: str, act: Act, body: ActBody, request: Request) -> ReleaseEntry:
         """Promote, hold, resume or roll back a release; it takes effect at once."""
         override = body.override(operators.caller(request, "operate"))

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from upturn.config import Config
 from upturn.dialects import RequestError
+from upturn.gateway.openapi import errors
 from upturn.gateway.operations.operator import ActBody, Operators
 from upturn.pool import Pool
 from upturn.pool.access import freeze, unfreeze
@@ -23,7 +24,7 @@ def router_routes(operators: Operators, config: Callable[[], Config], learn: Cal
     """Returns the endpoints; ``learn`` makes the router learn what is stored."""
     routes = APIRouter(tags=["router"])
 
-    @routes.post("/v1/router/freeze")
+    @routes.post("/v1/router/freeze", responses=errors(400, 401, 403, 409, 413))
     async def stop(body: ActBody, request: Request) -> FreezeState:
         """Stop the router from learning: its probabilities stay as they are, and evidence is only stored."""
         override = body.override(operators.caller(request, "operate"))
@@ -31,7 +32,7 @@ def router_routes(operators: Operators, config: Callable[[], Config], learn: Cal
         learn()  # what was stored before the act
         return FreezeState(is_frozen=True)
 
-    @routes.post("/v1/router/unfreeze")
+    @routes.post("/v1/router/unfreeze", responses=errors(400, 401, 403, 409, 413))
     async def start(body: ActBody, request: Request) -> FreezeState:
         """Let the router learn again, first what was stored meanwhile."""
         override = body.override(operators.caller(request, "operate"))
