@@ -1,6 +1,7 @@
 """The section of ``upturn.toml`` for keys, limits and browsers, and the policy for tools that a provider runs."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Annotated, Literal, TypeAlias
 
@@ -46,6 +47,8 @@ class TenantConfig(LimitSettings):
 
     name: Name = "default"
     """Name of the tenant."""
+    regions: tuple[Name, ...] = ()
+    """Regions of agents that its calls and tasks may go to. Empty = any."""
 
 
 @settings
@@ -98,6 +101,7 @@ class AccessConfig(Settings):
         return self.keys == "required" or not is_loopback(host)
 
 
+@lru_cache(maxsize=64)  # every request asks for its host
 def is_loopback(host: str) -> bool:
     """Returns whether an address can be reached from this machine alone; other names than localhost may be any."""
     if host == "localhost":

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
+from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
@@ -80,6 +81,9 @@ class ModelCalls:
         except RequestError as exc:
             self._observer.refused(exc)
             await answer.fail(exc)
+        except HTTPException as exc:  # the body is too large
+            self._observer.refused(error := RequestError(exc.detail, status=exc.status_code, code="body_too_large"))
+            await answer.fail(error)
         except ConnectionError:
             return
         except RecordError as exc:  # what cannot be stored, such as NaN in a tool's schema
@@ -134,15 +138,12 @@ class ModelCalls:
         with self._recent.recording(retry) as recording, self._observer.call(arrival, headers) as observed:
             async with (
                 self._guard.place(permitted.caller, tokens=tokens) as usage,
-                self._service.serve(observed.arrival) as call,
+                self._service.serve(observed.arrival, usage) as call,
             ):
                 observed.started(call)
                 kept = recording.start(call.headers, is_streamed=arrival.request.is_streamed)
                 await answer.start(call.headers, is_streamed=arrival.request.is_streamed)
                 async for content in call.chunks():
-                    if call.record is not None:
-                        used = call.record.input_tokens + call.record.output_tokens
-                        usage.settle_once(tokens=used, cost_usd=call.record.cost_usd)
                     kept.add(content)
                     await answer.send(content)
                 await answer.end()

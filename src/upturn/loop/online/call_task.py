@@ -1,6 +1,6 @@
 """The task of a model call, for the router. It is not stored: the call and its decision are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from upturn.dialects import Image, Message, ModelRequest, Text, Toolbox, ToolResult
@@ -8,8 +8,8 @@ from upturn.records import MODEL_CALL, JsonValue, Task, fields_json
 
 GENERAL = "general"
 """The family of calls that name none and match no rule."""
-_BYTES_A_TOKEN = 4
-"""English text has about four bytes a token; it only sorts calls into short and long ones."""
+BYTES_A_TOKEN = 4
+"""English text has about four bytes a token; for estimates."""
 _LONGEST_INSTRUCTION = 4_000
 """Characters of the last user message that are used as features of a call."""
 
@@ -25,8 +25,9 @@ class Place(NamedTuple):
     """False = the client names the family."""
 
 
-def call_task(call: str, request: ModelRequest, place: Place) -> Task:
-    """Returns the task of the call with this id."""
+def call_task(call: str, request: ModelRequest, place: Place, regions: Sequence[str] = ()) -> Task:
+    """Returns the task of the call with this id. ``regions``: those that its route allows; empty = any."""
+    context = _context(request, place.route, is_guess=place.is_guess)
     return Task(
         id=call,
         instruction=last_instruction(request),
@@ -34,7 +35,7 @@ def call_task(call: str, request: ModelRequest, place: Place) -> Task:
         environment=MODEL_CALL,
         tenant=place.tenant,
         episode=place.episode,
-        context=_context(request, place.route, is_guess=place.is_guess),
+        context={**context, "regions": list(regions)} if regions else context,
     )
 
 
@@ -62,7 +63,7 @@ def estimated_tokens(request: ModelRequest) -> int:
     size = sum(len(message_text(message).encode(errors="replace")) for message in request.messages)
     if request.tools:
         size += len(fields_json(Toolbox(request.tools)))
-    return -(-size // _BYTES_A_TOKEN)
+    return -(-size // BYTES_A_TOKEN)
 
 
 def _context(request: ModelRequest, route: str, *, is_guess: bool) -> Mapping[str, JsonValue]:

@@ -8,16 +8,19 @@ Everything runs in one event loop; only the pool's writer is another thread.
 
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from upturn.arbiter import Router
+from upturn.config import PriceConfig
 from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
 from upturn.errors import RoutingError
+from upturn.loop.online.account import UNLIMITED, Account, Left
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import Place, call_task, last_instruction
+from upturn.loop.online.call_usage import call_usage
 from upturn.loop.online.episode import (
     Client,
     EpisodeTracker,
@@ -88,25 +91,28 @@ class OnlineService:
         routes: RouteTable,
         upstream: Callable[[str], Upstream],
         *,
-        cost: Callable[[str, TokenUsage], float | None] = lambda _version, _usage: None,
+        price: Callable[[str], PriceConfig | None] = lambda _: None,
         families: FamilyGuess = _NO_RULES,
     ) -> None:
-        """``upstream``: of an agent version's id; LookupError for one that cannot be called. ``cost``: in USD, of
-        a version and its usage; None = it has no price."""
+        """``upstream``: of an agent version's id; LookupError for one that cannot be called. ``price``: of an
+        agent version's id; None = unknown."""
         self.pool = pool
         self.router = router
         self.routes = routes
         self.log = CallLog(pool)
         self._upstream = upstream
-        self._cost = cost
+        self.price = price
         self.families = families
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
         self.refused_after_seal = 0
         """Calls that came after the seal of their episode."""
 
-    def decide(self, arrival: Arrival) -> Decided:
-        """Returns the call's place and decision; raises RequestError for an unknown model or without an agent."""
+    def decide(self, arrival: Arrival, left: Left | None = None) -> Decided:
+        """Returns the call's place and decision; raises RequestError for an unknown model or without an agent.
+
+        ``left``: what the call may cost; None = anything.
+        """
         target = self.routes.resolve(arrival.request.model)
         call = f"call-{secrets.token_hex(12)}"
         placement = self._episodes.place(
@@ -116,8 +122,17 @@ class OnlineService:
         self._restore(tenant, placement)
         family = self._family(arrival, target, self.router.remembered(tenant, episode))
         place = Place(tenant, episode, target.route, family.name, is_guess=family.source != "named")
-        task = call_task(call, arrival.request, place)
-        decision = self._decision(arrival, target, placement, task, family=family)
+        task = call_task(call, arrival.request, place, target.regions)
+        with _refusals(left):
+            decision = self.router.decide(
+                task,
+                episode=placement.episode,
+                among=target.agents,
+                budget_usd=None if left is None else left.usd,
+            )
+        decision = replace(decision, family_source=family.source, sketch=family.sketch)
+        self.router.remember(decision)  # with the source of its family, for the next call of the episode
+        decision = self._kept(arrival, target, placement, decision)
         return Decided(arrival, target, placement, task, decision)
 
     def _family(self, arrival: Arrival, target: Target, earlier: Decision | None) -> Family:
@@ -130,15 +145,16 @@ class OnlineService:
         text = last_instruction(arrival.request)
         return self.families.of(CallFacts(arrival.client.tenant, target.route, arrival.facts, tools, text))
 
-    def _decision(
-        self, arrival: Arrival, target: Target, placement: Placement, task: Task, *, family: Family
-    ) -> Decision:
-        try:
-            decision = self.router.decide(task, episode=placement.episode, among=target.agents)
-        except RoutingError as exc:
-            raise RequestError(str(exc), status=503, code="no_agent") from exc
-        decision = replace(decision, family_source=family.source, sketch=family.sketch)
-        self.router.remember(decision)  # with the source of its family, for the next call of the episode
+    def _charged(self, arrival: Arrival, account: Account) -> Decided:
+        """Decides a call, and reserves its expected cost where there is a budget."""
+        left = account.left()
+        decided = self.decide(arrival, left)
+        if left is not None and self.router.objective is not None:
+            account.reserve(self.router.objective.expected_usd(decided.task, decided.decision.chosen) or 0.0)
+        return decided
+
+    def _kept(self, arrival: Arrival, target: Target, placement: Placement, decision: Decision) -> Decision:
+        """Returns the decision, or that of the version that the client named or that must stay."""
         if target.version is not None:
             return _fixed(decision, target.version, f"the client named {target.version}")
         if (earlier := placement.extends) is None or earlier.agent_version == decision.chosen:
@@ -193,13 +209,15 @@ class OnlineService:
         return None if call is None else (call.prefix, Known(call.id, call.episode, call.agent_version))
 
     @asynccontextmanager
-    async def serve(self, arrival: Arrival) -> "AsyncIterator[LiveCall]":
+    async def serve(self, arrival: Arrival, account: Account = UNLIMITED) -> "AsyncIterator[LiveCall]":
         """Decides the call and opens its upstream; the answer is in the block, as ``LiveCall.chunks``.
+
+        ``account``: pays for the call, also for a failed or cancelled one.
 
         Raises RequestError if the call cannot be decided, or no upstream answers it; the latter is stored. Leaving
         the block before the answer's end, or being cancelled, ends the upstream's call and stores a cancelled call.
         """
-        live = LiveCall(self, self.decide(arrival))
+        live = LiveCall(self, self._charged(arrival, account), account)
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
         try:
@@ -213,9 +231,12 @@ class OnlineService:
         finally:
             self.router.load.release(agent)
 
-    async def embed(self, arrival: Arrival) -> tuple[bytes, Mapping[str, str]]:
-        """Returns the answer to a request for embeddings, and the headers for the client, once it is durable."""
-        live = LiveCall(self, self.decide(arrival))
+    async def embed(self, arrival: Arrival, account: Account = UNLIMITED) -> tuple[bytes, Mapping[str, str]]:
+        """Returns the answer to a request for embeddings, and the headers for the client, once it is durable.
+
+        ``account``: see ``serve``.
+        """
+        live = LiveCall(self, self._charged(arrival, account), account)
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
         try:
@@ -230,7 +251,12 @@ class OnlineService:
         if not decided.target.has_fallback or decision.policy == NAMED:
             return [decision.chosen]
         others = sorted(
-            (other for other in decision.alternatives if other.probability > 0),
+            (
+                other
+                for other in decision.alternatives
+                if other.probability > 0
+                and not self.router.constraints.reason(other.agent_version.rpartition("@")[0], decided.task)
+            ),
             key=lambda other: -other.probability,
         )
         return list(dict.fromkeys([decision.chosen, *(other.agent_version for other in others)]))
@@ -250,15 +276,11 @@ class OnlineService:
             agent=decided.arrival.sub_agent,
         )
 
-    def cost(self, version: str, usage: TokenUsage) -> float | None:
-        """Returns what a call cost, in USD; None = the version has no price."""
-        return self._cost(version, usage)
-
 
 class LiveCall:
     """A call whose answer is on its way."""
 
-    def __init__(self, service: OnlineService, decided: Decided) -> None:
+    def __init__(self, service: OnlineService, decided: Decided, account: Account) -> None:
         self.decided = decided
         self.agent_version = decided.decision.chosen
         """The version that is tried, or that answers."""
@@ -267,6 +289,7 @@ class LiveCall:
         self.upstream_seconds = 0.0
         """Time that was spent waiting for upstreams."""
         self._service = service
+        self._account = account
         self._exchange: Exchange | None = None
         self._attempted: list[str] = []
         self._changes = list(decided.arrival.changes)
@@ -367,8 +390,9 @@ class LiveCall:
         await self._service.log.store(records)
 
     def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[Decision, Call, CallContent]:
-        decided, answer, usage = self.decided, outcome.answer, outcome.usage or TokenUsage()
+        decided, answer = self.decided, outcome.answer
         placement, arrival = decided.placement, decided.arrival
+        used = call_usage(status, outcome, arrival.request, self._service.price(self.agent_version))
         is_complete = status == "answered" and answer is not None
         call = Call(
             id=decided.decision.id,
@@ -380,11 +404,12 @@ class LiveCall:
             status=status,
             key=arrival.client.key,
             finish=answer.finish if is_complete and answer is not None else "",
-            input_tokens=usage.input,
-            cached_input_tokens=usage.cached_input,
-            output_tokens=usage.output,
-            reasoning_tokens=usage.reasoning,
-            cost_usd=self._service.cost(self.agent_version, usage),
+            input_tokens=used.tokens.input,
+            cached_input_tokens=used.tokens.cached_input,
+            output_tokens=used.tokens.output,
+            reasoning_tokens=used.tokens.reasoning,
+            is_usage_estimated=used.is_estimated,
+            cost_usd=used.cost_usd,
             seconds=perf_counter() - arrival.started,
             first_token_seconds=outcome.first_token_seconds,
             error=outcome.failure or "",
@@ -398,6 +423,7 @@ class LiveCall:
             is_capture_complete=outcome.tokens is not None,
         )
         self.record = call
+        self._account.settle_call(call)
         new_messages = arrival.request.messages[placement.shared :]
         tools = (
             ""
@@ -413,6 +439,25 @@ class LiveCall:
             tokens=fields_json(outcome.tokens) if outcome.tokens is not None else "",
         )
         return decided.decision, call, content
+
+
+@contextmanager
+def _refusals(left: Left | None) -> Iterator[None]:
+    """Turns a decision that cannot be made into an error for the client."""
+    try:
+        yield
+    except RoutingError as exc:
+        if exc.kind == "over_budget" and left is not None:
+            raise RequestError(
+                f"{left.text}, and {exc}; use a cheaper model or a shorter prompt, or try again in "
+                f"{left.wait_seconds:,} s",
+                status=429,
+                code="budget_exceeded",
+                retry_after_seconds=left.wait_seconds,
+            ) from exc
+        is_unable = exc.kind == "unable"
+        code = "no_able_agent" if is_unable else "no_agent"
+        raise RequestError(str(exc), status=400 if is_unable else 503, code=code) from exc
 
 
 def _fixed(decision: Decision, version: str, reason: str) -> Decision:

@@ -1,0 +1,79 @@
+"""The objective of routing: quality minus weighted cost, latency and switching.
+
+A policy estimates quality, and maximises it minus the handicap of each version, which is computed here from the
+mean tokens and seconds of its earlier calls (``consumption``) and its price of now. The handicaps are inputs of the
+policy, so its probabilities, and the logged propensities, stay exact. They are stored with the decision.
+"""
+
+from collections.abc import Callable, Sequence
+from math import fsum
+
+from upturn.arbiter.constraint import prompt_tokens
+from upturn.arbiter.consumption import Consumption, Expected
+from upturn.config import ObjectiveConfig, PriceConfig
+from upturn.dialects import TokenUsage
+from upturn.records import Forecast, Task
+
+PER = 1_000_000
+"""Prices are per million tokens."""
+
+
+def cost_usd(usage: TokenUsage, price: PriceConfig) -> float:
+    """Returns the cost of a call in USD."""
+    return _tokens_usd(usage.input, usage.cached_input, usage.output, price)
+
+
+def _tokens_usd(read: float, cached: float, written: float, price: PriceConfig) -> float:
+    """Returns the cost of tokens in USD. ``read`` includes ``cached``; numbers of tokens may be means."""
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    return ((read - cached) * price.input + cached * cached_price + written * price.output) / PER
+
+
+class Objective:
+    """Forecasts costs and latencies, and weighs them. For one thread."""
+
+    def __init__(
+        self, weights: ObjectiveConfig, consumption: Consumption, price: Callable[[str], PriceConfig | None]
+    ) -> None:
+        """``price``: of an agent version's id; None = unknown."""
+        self.weights = weights
+        self.consumption = consumption
+        self._price = price
+
+    def forecasts(self, family: str, versions: Sequence[str]) -> list[Forecast]:
+        """Returns the forecast of each version, in their order.
+
+        A version without a price is weighed as the dearest of the others, because its cost is unknown, not 0.
+        """
+        expected = [self.consumption.expected(family, version) for version in versions]
+        pairs = zip(expected, versions, strict=True)
+        costs = [expected_cost(used, self._price(version)) for used, version in pairs]
+        seconds = [used.seconds for used in expected]
+        weighed = zip(costs, seconds, handicaps(self.weights, costs, seconds), strict=True)
+        return [Forecast(cost, duration, handicap) for cost, duration, handicap in weighed]
+
+    def expected_usd(self, task: Task, version: str) -> float | None:
+        """Returns what a call or task will probably cost, for budgets; None = the version has no price.
+
+        Unlike a forecast, it counts all of a prompt that is longer than usual.
+        """
+        price = self._price(version)
+        used = self.consumption.expected(task.family, version)
+        read = max(used.input_tokens, prompt_tokens(task))
+        return expected_cost(used._replace(input_tokens=read), price)
+
+
+def handicaps(weights: ObjectiveConfig, costs: Sequence[float | None], seconds: Sequence[float]) -> list[float]:
+    """Returns the handicap of each version from its expected cost (None = unknown) and seconds."""
+    dearest = max((cost for cost in costs if cost is not None), default=0.0)
+    return [
+        fsum((weights.cost_weight * (dearest if cost is None else cost), weights.latency_weight * duration))
+        for cost, duration in zip(costs, seconds, strict=True)
+    ]
+
+
+def expected_cost(used: Expected, price: PriceConfig | None) -> float | None:
+    """Returns the expected cost in USD; None = the price is unknown."""
+    if price is None:
+        return None
+    return _tokens_usd(used.input_tokens, used.cached_tokens, used.output_tokens, price)
