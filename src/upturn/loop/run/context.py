@@ -182,11 +182,7 @@ def open_run(
     Raises ConfigError for names that cannot be resolved, JournalError when the folder holds another run,
     StoreBusyError when its pool is in use.
     """
-    kit = load_checked_kit(config)
-    if (
-        not run_dir.exists()
-    ):  # a refused run leaves no folder behind; one to resume is refused before torch is loaded
-        _checked_device(config, world)
+    kit = _checked_kit(config, run_dir, world)
     needs_torch, keys = _needs_torch(config), api_keys or {}
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
@@ -228,6 +224,14 @@ def open_run(
         if not command.startswith("train"):
             _begin_service(context)
         yield context
+
+
+def _checked_kit(config: Config, run_dir: Path, world: World | None) -> EnvironmentKit:
+    """The kit, after all checks. A refused run leaves no folder behind; one to resume is refused before torch loads."""
+    kit = load_checked_kit(config)
+    if not run_dir.exists():
+        _checked_device(config, world)
+    return kit
 
 
 def _configured_agents(config: Config, pool: Pool, registry: AgentRegistry) -> InService:
