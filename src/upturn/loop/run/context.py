@@ -230,7 +230,7 @@ def open_run(
 
 
 def _checked_kit(config: Config, run_dir: Path, world: World | None) -> EnvironmentKit:
-    """The kit, after all checks. A refused run leaves no folder behind; one to resume is refused before torch loads."""
+    """The kit, after all checks: a refused run leaves no folder, one to resume is refused without torch."""
     kit = load_checked_kit(config)
     if not run_dir.exists():
         _checked_device(config, world)
