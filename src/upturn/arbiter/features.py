@@ -12,6 +12,7 @@ from math import log1p, sqrt
 
 from upturn.records import JsonValue, Task
 
+TEXT_FEATURES = "text_features"
 SIZE = 64
 _PLAIN = 8
 """Constant, level, length, tools, turns, images, schema, guessed family."""
@@ -39,8 +40,15 @@ def task_features(task: Task) -> tuple[float, ...]:
         float(context.get("is_guess") is True),
     )
     rounded = tuple(float(f"{value:.{_DIGITS}g}") for value in plain)
-    text = task.instruction[:_MAX_CHARACTERS]
-    return rounded + _hashed(task.tenant, _TENANT) + _hashed_name(task.family) + _hashed_text(text)
+    return rounded + _hashed(task.tenant, _TENANT) + _hashed_name(task.family) + _text_features(task)
+
+
+def _text_features(task: Task) -> tuple[float, ...]:
+    """Returns the features of the text that the context has, otherwise hashed words of the instruction."""
+    known = task.context.get(TEXT_FEATURES)
+    if isinstance(known, list | tuple):
+        return tuple(float(value) for value in known if isinstance(value, int | float))
+    return _hashed_text(task.instruction[:_MAX_CHARACTERS])
 
 
 def _number(value: JsonValue) -> float:
