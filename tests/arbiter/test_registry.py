@@ -114,3 +114,29 @@ def test_state_round_trips(registry: AgentRegistry, make_version: MakeVersion) -
     assert other.agents() == registry.agents()
     with pytest.raises(RecordError, match="agents"):
         other.restore("{}")
+
+
+def test_every_change_of_the_agents_shows_in_the_next_screening(
+    registry: AgentRegistry, make_task: MakeTask, make_version: MakeVersion
+) -> None:
+    def screened(**fields: str) -> list[Offer]:
+        return list(registry.screen(make_task(**fields), Load()).offers)
+
+    before = registry.state()
+    assert screened() == [Offer("nano", "nano@1")]
+    registry.start_canary("r1", make_version("nano", "2"), 0.1)
+    assert screened() == [Offer("nano", "nano@1", "nano@2", 0.1, "r1")]
+    registry.set_weight("nano", 0.5)
+    assert screened() == [Offer("nano", "nano@1", "nano@2", 0.5, "r1")]
+    registry.promote("nano")
+    assert screened() == [Offer("nano", "nano@2")]
+    registry.start_canary("r2", make_version("nano", "3"), 0.1)
+    assert screened()[0].candidate == "nano@3"
+    registry.rollback("nano")
+    assert screened() == [Offer("nano", "nano@2")]
+    registry.restore(before)
+    assert screened() == [Offer("nano", "nano@1")]
+    assert len(screened(tenant="acme")) == 2
+    assert registry.screen(make_task(tenant="acme"), Load(), ("bound",)).offers == (Offer("bound", "bound@1"),)
+    registry.remove("nano")
+    assert screened() == []

@@ -110,3 +110,15 @@ def test_capabilities_list_each_version_and_family_with_outcomes() -> None:
     assert (mail.version, mail.family, mail.outcomes, mail.successes, mail.missing) == ("b@1", "mail", 3, 2.0, 1)
     assert mail.mean == 0.6  # Beta(3, 2)
     assert (mail.low, mail.high) == pytest.approx((0.19412, 0.93241), abs=1e-5)  # quantiles of Beta(3, 2)
+
+
+@pytest.mark.parametrize("discount", [0.9, 1.0])
+def test_remembered_posteriors_are_those_of_a_restored_tally(discount: float) -> None:
+    tally = Tally(discount=discount)
+    for number in range(40):
+        tally.add(f"f{number % 3}", f"v{number % 2}", float(number % 5 == 0))
+        restored = Tally(discount=discount)
+        restored.restore(tally.state())
+        for family in ("f0", "f1", "f2", "new"):
+            for version in ("v0", "v1"):
+                assert tally.posterior(family, version) == restored.posterior(family, version)

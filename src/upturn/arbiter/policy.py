@@ -6,6 +6,7 @@ policy can choose an ineligible agent or log a wrong propensity.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Protocol, runtime_checkable
 
@@ -87,7 +88,12 @@ class ContextualPolicy(RoutingPolicy, Protocol):
 
 def features_of(policy: RoutingPolicy, task: Task) -> tuple[float, ...]:
     """Returns the features that the policy sees of a task; empty = it uses none."""
-    return policy.features(task) if isinstance(policy, ContextualPolicy) else ()
+    return policy.features(task) if _has_features(type(policy)) and isinstance(policy, ContextualPolicy) else ()
+
+
+@lru_cache(maxsize=64)
+def _has_features(kind: type) -> bool:
+    return callable(getattr(kind, "features", None))
 
 
 class _TallyPolicy:

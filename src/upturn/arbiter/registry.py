@@ -5,12 +5,15 @@ eligible if its incumbent is; the candidate of its canary is considered only the
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
 from upturn.errors import ReleaseError, UnknownNameError
 from upturn.records import MODEL_CALL, AgentLimits, AgentVersion, Task, fields_json, from_fields, record
+
+MAX_SCREENED = 1_000
+"""Maximum number of remembered screenings; all are forgotten when there are more."""
 
 
 @record
@@ -105,11 +108,25 @@ class Load:
             return self._in_flight[agent]
 
 
+_ScreeningKey = tuple[str, str, tuple[str, ...] | None]
+"""Tenant, environment, and the agents to look at."""
+
+
+class _Screened:
+    """A screening without regard to load, of these agents."""
+
+    def __init__(self, screening: Screening, agents: Sequence[ServedAgent]) -> None:
+        self.screening = screening
+        self.agents = agents
+        self.capped = [served for served in agents if served.load_cap is not None]
+
+
 class AgentRegistry:
     """The agents in service, and their changes by releases."""
 
     def __init__(self) -> None:
         self._agents: dict[str, ServedAgent] = {}
+        self._screened: dict[_ScreeningKey, _Screened] = {}  # since the last change of the agents
 
     def add(self, version: AgentVersion, *, max_concurrent: int | None = None) -> None:
         """Puts a new agent into service; raises ReleaseError if the agent is already in service."""
@@ -120,16 +137,18 @@ class AgentRegistry:
             )
         if max_concurrent is not None and max_concurrent < 1:
             raise ValueError(f"max_concurrent must be at least 1 or None (no limit), got {max_concurrent!r}")
-        self._agents[version.agent] = ServedAgent(version, max_concurrent)
+        self.put(ServedAgent(version, max_concurrent))
 
     def put(self, served: ServedAgent) -> None:
         """Serves the agent as given, whatever it was before."""
         self._agents[served.agent] = served
+        self._screened.clear()
 
     def remove(self, agent: str) -> None:
         """Takes an agent and its candidate out of service."""
         self.served(agent)
         del self._agents[agent]
+        self._screened.clear()
 
     def start_canary(self, release: str, candidate: AgentVersion, weight: float) -> None:
         """Lets ``candidate`` serve ``weight`` of its agent's tasks; raises ReleaseError if a canary is running."""
@@ -141,26 +160,24 @@ class AgentRegistry:
             )
         if candidate.id == served.incumbent.id:
             raise ReleaseError(f"{candidate.id!r} is the incumbent; a candidate needs another version name")
-        self._agents[candidate.agent] = replace(
-            served, candidate=candidate, weight=_checked_weight(weight), release=release
-        )
+        self.put(replace(served, candidate=candidate, weight=_checked_weight(weight), release=release))
 
     def set_weight(self, agent: str, weight: float) -> None:
         """Changes the candidate's share; raises ReleaseError without a canary."""
         self._candidate(agent)
-        self._agents[agent] = replace(self.served(agent), weight=_checked_weight(weight))
+        self.put(replace(self.served(agent), weight=_checked_weight(weight)))
 
     def promote(self, agent: str) -> None:
         """Makes the candidate the incumbent and ends the canary."""
         candidate = self._candidate(agent)
         served = self.served(agent)
-        self._agents[agent] = ServedAgent(candidate, served.max_concurrent, limits=served.limits)
+        self.put(ServedAgent(candidate, served.max_concurrent, limits=served.limits))
 
     def rollback(self, agent: str) -> None:
         """Takes the candidate out of service and ends the canary."""
         self._candidate(agent)
         served = self.served(agent)
-        self._agents[agent] = ServedAgent(served.incumbent, served.max_concurrent, limits=served.limits)
+        self.put(ServedAgent(served.incumbent, served.max_concurrent, limits=served.limits))
 
     def served(self, agent: str) -> ServedAgent:
         """Returns the agent's entry; raises UnknownNameError with the agents in service."""
@@ -178,27 +195,17 @@ class AgentRegistry:
 
         ``among``: names of the agents to look at; None = all.
         """
-        offers: list[Offer] = []
-        exclusions: list[Exclusion] = []
-        for agent, served in sorted(self._agents.items()):
-            if among is not None and agent not in among:
-                continue
-            reason = _ineligibility(served.incumbent, task, served.limits) or _overload(served, load)
-            if reason:
-                exclusions.append(Exclusion(served.incumbent.id, reason))
-                if served.candidate is not None:
-                    exclusions.append(Exclusion(served.candidate.id, f"its incumbent may not serve: {reason}"))
-                continue
-            offer = Offer(agent, served.incumbent.id)
-            if served.candidate is not None:
-                if reason := _ineligibility(served.candidate, task, served.limits):
-                    exclusions.append(Exclusion(served.candidate.id, reason))
-                else:
-                    offer = replace(
-                        offer, candidate=served.candidate.id, weight=served.weight, release=served.release
-                    )
-            offers.append(offer)
-        return Screening(tuple(offers), tuple(exclusions))
+        key = (task.tenant, task.environment, None if among is None else tuple(among))
+        known = self._screened.get(key)
+        if known is None:
+            agents = [served for name, served in sorted(self._agents.items()) if among is None or name in among]
+            known = _Screened(_screening(agents, task, Load()), tuple(agents))
+            if len(self._screened) >= MAX_SCREENED:
+                self._screened.clear()
+            self._screened[key] = known
+        if any(_overload(served, load) for served in known.capped):
+            return _screening(known.agents, task, load)
+        return known.screening
 
     def state(self) -> str:
         """Returns all agents in service as one JSON object."""
@@ -207,12 +214,33 @@ class AgentRegistry:
     def restore(self, state: str) -> None:
         """Replaces the agents in service by those of ``state``; raises RecordError for invalid text."""
         self._agents = {served.agent: served for served in from_fields(RegistryState, state).agents}
+        self._screened.clear()
 
     def _candidate(self, agent: str) -> AgentVersion:
         candidate = self.served(agent).candidate
         if candidate is None:
             raise ReleaseError(f"agent {agent!r} has no version under canary; start_canary starts one")
         return candidate
+
+
+def _screening(agents: Iterable[ServedAgent], task: Task, load: Load) -> Screening:
+    offers: list[Offer] = []
+    exclusions: list[Exclusion] = []
+    for served in agents:
+        reason = _ineligibility(served.incumbent, task, served.limits) or _overload(served, load)
+        if reason:
+            exclusions.append(Exclusion(served.incumbent.id, reason))
+            if served.candidate is not None:
+                exclusions.append(Exclusion(served.candidate.id, f"its incumbent may not serve: {reason}"))
+            continue
+        offer = Offer(served.agent, served.incumbent.id)
+        if served.candidate is not None:
+            if reason := _ineligibility(served.candidate, task, served.limits):
+                exclusions.append(Exclusion(served.candidate.id, reason))
+            else:
+                offer = replace(offer, candidate=served.candidate.id, weight=served.weight, release=served.release)
+        offers.append(offer)
+    return Screening(tuple(offers), tuple(exclusions))
 
 
 def _ineligibility(version: AgentVersion, task: Task, limits: AgentLimits | None) -> str:

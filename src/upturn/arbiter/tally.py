@@ -54,6 +54,7 @@ class Tally:
         self.discount = discount
         self.borrow = borrow
         self._families: dict[str, dict[str, Count]] = {}
+        self._posteriors: dict[str, dict[str, Posterior]] = {}  # version → family, since its counts changed
 
     def add(self, family: str, version: str, reward: float | None) -> None:
         """Counts one outcome: a reward in [0, 1], or None for a missing verdict, which is only counted."""
@@ -65,10 +66,13 @@ class Tally:
             counts[version] = replace(count, missing=count.missing + 1)
             return
         counts.setdefault(version, Count())
-        for name, count in counts.items():
-            counts[name] = replace(
-                count, successes=count.successes * self.discount, failures=count.failures * self.discount
-            )
+        self._posteriors.pop(version, None)
+        if self.discount < 1:
+            self._posteriors.clear()
+            for name, count in counts.items():
+                counts[name] = replace(
+                    count, successes=count.successes * self.discount, failures=count.failures * self.discount
+                )
         count = counts[version]
         counts[version] = replace(
             count,
@@ -84,6 +88,15 @@ class Tally:
 
     def posterior(self, family: str, version: str) -> Posterior:
         """Returns the posterior of the version's success rate in the family."""
+        posteriors = self._posteriors.get(version)
+        if posteriors is None:
+            posteriors = self._posteriors[version] = {}
+        posterior = posteriors.get(family)
+        if posterior is None:
+            posterior = posteriors[family] = self._posterior(family, version)
+        return posterior
+
+    def _posterior(self, family: str, version: str) -> Posterior:
         count = self.count(family, version)
         other_successes = other_failures = 0.0
         for other, counts in self._families.items():
@@ -112,6 +125,7 @@ class Tally:
     def restore(self, state: str) -> None:
         """Replaces the counts by those of ``state``; raises RecordError for invalid text."""
         families = from_fields(TallyState, state).families
+        self._posteriors.clear()
         self._families = {
             family: {version: _checked(count) for version, count in counts.items()}
             for family, counts in families.items()

@@ -33,3 +33,13 @@ def test_equal_variables_have_equal_chances_and_certainty_is_certain() -> None:
     assert probability_largest(np.zeros(5), np.ones(5)) == pytest.approx([0.2] * 5)
     assert probability_largest(np.zeros(2), np.zeros(2)).tolist() == [0.5, 0.5]
     assert probability_largest(np.array([0.0, 9.0, 1.0]), np.full(3, 0.1)).tolist() == [0.0, 1.0, 0.0]
+
+
+def test_100_variables_agree_with_a_slow_integration() -> None:
+    generator = np.random.default_rng(9)
+    means, deviations = generator.normal(0.6, 0.05, 100), generator.uniform(0.03, 0.08, 100)
+    points = np.linspace(0.1, 1.3, 40_001)
+    scaled = (points - means[:, None]) / deviations[:, None]
+    below = special.log_ndtr(scaled)
+    values = np.exp(below.sum(axis=0) - below - scaled * scaled / 2) / deviations[:, None] / np.sqrt(2 * np.pi)
+    assert probability_largest(means, deviations) == pytest.approx(np.trapezoid(values, points), abs=1e-6)

@@ -11,6 +11,7 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
+from upturn.arbiter.features import task_features
 from upturn.arbiter.policy import Candidate, RoutingOutcome
 from upturn.arbiter.posterior import Posterior
 from upturn.arbiter.tally import Tally
@@ -110,6 +111,20 @@ class LearningPolicy:
         self._load(restored.learned)
         self.tally.restore(restored.tally)
         self._history, self._snapshot = restored.history, None
+
+
+class FeaturePolicy(LearningPolicy):
+    """Base of the policies on features of the task."""
+
+    def __init__(self, name: str, floor: float, **settings: object) -> None:
+        super().__init__(name, floor, **settings)
+        self._latest: tuple[Task, tuple[float, ...]] | None = None  # the router asks twice for each task
+
+    def features(self, task: Task) -> tuple[float, ...]:
+        """Returns the features of the task that the probabilities depend on."""
+        if self._latest is None or self._latest[0] is not task:
+            self._latest = (task, task_features(task))
+        return self._latest[1]
 
 
 def handicaps(candidates: Sequence[Candidate]) -> Array:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from upturn.arbiter.features import SIZE, task_features
-from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, LearningPolicy, handicaps
+from upturn.arbiter.features import SIZE
+from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, FeaturePolicy, handicaps
 from upturn.arbiter.policies.normal import probability_largest
 from upturn.arbiter.policy import Candidate
 from upturn.arbiter.posterior import Posterior
@@ -62,7 +62,7 @@ class _Memory:
         return float(weights.sum()), float(weights @ rows[nearest, SIZE].astype(np.float64))
 
 
-class NearestNeighbours(LearningPolicy):
+class NearestNeighbours(FeaturePolicy):
     """Thompson sampling on the nearest past tasks of each version, weighted by their distance.
 
     It assumes nothing on how success depends on features, so it also learns what no sum of effects describes; it
@@ -78,10 +78,6 @@ class NearestNeighbours(LearningPolicy):
         self.neighbours = neighbours
         self.capacity = capacity
         self._versions: dict[str, _Memory] = {}
-
-    def features(self, task: Task) -> tuple[float, ...]:
-        """Returns the features of the task that the probabilities depend on."""
-        return task_features(task)
 
     def posterior(self, features: Sequence[float], version: str) -> Posterior:
         """Returns the posterior of the version's success rate on a task with these features."""

@@ -4,8 +4,6 @@
 form.
 """
 
-from math import sqrt
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
@@ -14,17 +12,16 @@ Array = NDArray[np.float64]
 
 MIN_DEVIATION = 1e-9
 """Smaller standard deviations are computed as this one, so that ties stay ties."""
-_REACH = 7.0
-"""A variable whose ``mean + 7 deviations`` is below another's ``mean - 7 deviations`` gets probability 0;
-the neglected mass is below 3e-12 for each pair."""
-_STEP = 0.9
-"""Width of a step of the trapezoidal rule in the smallest standard deviation. The rule's error for a normal density
-is ``2 exp(−2 π² / step²)``, 5e-11."""
+_REACH = 5.6
+"""A variable whose ``mean + 5.6 deviations`` is below another's ``mean - 5.6 deviations`` gets probability 0;
+the neglected mass is below 2e-8 for each pair."""
+_STEP = 0.7
+"""Width of a step of the trapezoidal rule in the smallest standard deviation. The largest of many variables varies
+less than each of them: for 10 to 300 equal ones the error is at most 3e-7; it is 3e-6 with .9."""
 _MAX_POINTS = 192
 """Above this number of points, the range is divided at quantiles of the variables instead."""
-_QUANTILES = np.array([-7.0, -5.0, -3.6, -2.5, -1.6, -0.8, 0.0, 0.8, 1.6, 2.5, 3.6, 5.0, 7.0])
+_QUANTILES = np.array([-5.6, -4.6, -3.6, -2.5, -1.6, -0.8, 0.0, 0.8, 1.6, 2.5, 3.6, 4.6, 5.6])
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
-_NORMALISER = 1 / sqrt(2 * np.pi)
 
 
 def probability_largest(means: Array, deviations: Array) -> Array:
@@ -44,13 +41,19 @@ def probability_largest(means: Array, deviations: Array) -> Array:
         best[contenders] = 1.0
         return best
     inside, spread = means[contenders], deviations[contenders]
+    if inside.min() == inside.max() and spread.min() == spread.max():
+        best[contenders] = 1 / len(contenders)
+        return best
     points, weights = _grid(inside, spread, lowest)
     scaled = (points - inside[:, None]) / spread[:, None]
     below = special.ndtr(scaled)
     np.maximum(below, 1e-300, out=below)
-    whole = np.exp(np.log(below).sum(axis=0)) * weights  # the distribution function of the largest
-    density = np.exp(-0.5 * scaled * scaled)
-    share = (density / below) @ whole / spread * _NORMALISER
+    whole = below.prod(axis=0) * weights  # the distribution function of the largest
+    np.multiply(scaled, scaled, out=scaled)
+    scaled *= -0.5
+    ratio = np.exp(scaled, out=scaled)
+    ratio /= below
+    share = ratio @ whole / spread
     best[contenders] = share / share.sum()
     return best
 

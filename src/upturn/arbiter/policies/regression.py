@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from upturn.arbiter.features import SIZE, task_features
-from upturn.arbiter.policies.base import Array, LearningPolicy
+from upturn.arbiter.features import SIZE
+from upturn.arbiter.policies.base import Array, FeaturePolicy
 from upturn.arbiter.policies.change import ChangeDetector, Run
 from upturn.errors import RecordError
-from upturn.records import Task, fields_json, from_fields, record
+from upturn.records import fields_json, from_fields, record
 
 
 @record
@@ -61,7 +61,7 @@ class Regression:
         return self
 
 
-class RegressionPolicy(LearningPolicy):
+class RegressionPolicy(FeaturePolicy):
     """Base of the policies with a regression per version."""
 
     def __init__(self, name: str, floor: float, precision: float, **settings: object) -> None:
@@ -73,10 +73,6 @@ class RegressionPolicy(LearningPolicy):
         self._pooled = Regression(1.0)
         self._versions: dict[str, Regression] = {}
         self._stack: tuple[tuple[str, ...], NDArray[np.float32], Array] | None = None  # of the latest candidates
-
-    def features(self, task: Task) -> tuple[float, ...]:
-        """Returns the features of the task that the probabilities depend on."""
-        return task_features(task)
 
     def _prior(self) -> Array:
         """Returns the weights of the regression over all versions, shape (SIZE,)."""
