@@ -5,6 +5,7 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.features import TEXT_FEATURES
 from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
 from upturn.arbiter.off_policy import (
@@ -73,6 +74,7 @@ from upturn.arbiter.router import Router, RunKey
 from upturn.arbiter.tally import Capability, Count, Tally, capabilities
 
 __all__ = [
+    "TEXT_FEATURES",
     "UCB1",
     "AgentRegistry",
     "Candidate",

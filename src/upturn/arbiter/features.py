@@ -1,7 +1,8 @@
 """The features of a task that contextual policies see: 64 numbers, computed from the task alone.
 
 Words of the instruction, the family and the tenant are hashed into fixed ranges with a sign (feature hashing,
-Weinberger et al. 2009), so nothing is fitted and equal tasks have equal features in every process.
+Weinberger et al. 2009), so nothing is fitted and equal tasks have equal features in every process. A task may bring
+the features of its text in its context instead (``arbiter.texts``, embeddings).
 """
 
 import re
@@ -13,6 +14,7 @@ from math import log1p, sqrt
 from upturn.records import JsonValue, Task
 
 TEXT_FEATURES = "text_features"
+"""Name of the 32 features of the text in the context of a task that has them."""
 SIZE = 64
 _PLAIN = 8
 """Constant, level, length, tools, turns, images, schema, guessed family."""
@@ -46,7 +48,7 @@ def task_features(task: Task) -> tuple[float, ...]:
 def _text_features(task: Task) -> tuple[float, ...]:
     """Returns the features of the text that the context has, otherwise hashed words of the instruction."""
     known = task.context.get(TEXT_FEATURES)
-    if isinstance(known, list | tuple):
+    if isinstance(known, list) and len(known) == _TEXT:
         return tuple(float(value) for value in known if isinstance(value, int | float))
     return _hashed_text(task.instruction[:_MAX_CHARACTERS])
 

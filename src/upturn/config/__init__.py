@@ -8,7 +8,7 @@ base of all sections), then ``config`` and ``load``.
 from upturn.config.config import CORE, Config
 from upturn.config.contradiction import Contradiction, contradictions
 from upturn.config.family import FamilyRule
-from upturn.config.gateway import GatewayConfig, RouteConfig
+from upturn.config.gateway import EmbeddingsConfig, GatewayConfig, RouteConfig
 from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
 from upturn.config.learning import (
     DEFAULT_FLOOR,
@@ -26,7 +26,7 @@ from upturn.config.learning import (
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
 from upturn.config.metric import MetricConfig, MetricLevel, declared_metrics, joint_reward, taught_metrics
 from upturn.config.release import CanarySettings, ValidationSettings
-from upturn.config.routing import USED_BY_POLICY, PolicyName, RoutingConfig
+from upturn.config.routing import FEATURE_POLICIES, USED_BY_POLICY, PolicyName, RoutingConfig
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
@@ -73,6 +73,7 @@ __all__ = [
     "CORE",
     "DEFAULT_FLOOR",
     "DEFAULT_MIX",
+    "FEATURE_POLICIES",
     "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
@@ -86,6 +87,7 @@ __all__ = [
     "Contradiction",
     "Count",
     "CurriculumSettings",
+    "EmbeddingsConfig",
     "EnvironmentConfig",
     "FamilyRule",
     "FilePath",

@@ -277,5 +277,7 @@ def _key_variables(config: Config) -> Iterator[tuple[str, str]]:
             yield f"agents[{index}].api_key_env", agent.api_key_env
     if config.rollouts.api_key_env:
         yield "rollouts.api_key_env", config.rollouts.api_key_env
+    if config.gateway.embeddings is not None and config.gateway.embeddings.api_key_env:
+        yield "gateway.embeddings.api_key_env", config.gateway.embeddings.api_key_env
     for name, section in config.algorithms.items():
         yield from ((f"{name}.{setting}", variable) for setting, variable in section.key_variables())

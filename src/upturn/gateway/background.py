@@ -32,7 +32,7 @@ class Background:
         metrics: GatewayMetrics,
     ) -> None:
         self.texts: TextLearner | None = None
-        """Learns clusters of texts; None = texts are not clustered."""
+        """Learns from texts; None = nothing is learned from them."""
         self._in_service = in_service
         self._registry = registry
         self._upstreams = upstreams

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -10,16 +11,16 @@ from uuid import uuid4
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
-from upturn.arbiter.texts import TextClusters, TextLearner
 from upturn.config import Config
 from upturn.gateway.access import open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
+from upturn.gateway.texts import Texts, open_texts
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
-from upturn.loop.online import FamilyGuess, OnlineService, RouteTable, TaskQueue
+from upturn.loop.online import OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import InService, limits_of, load_checked_kit, policy_of, store_agent_version, version_of
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -58,22 +59,18 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         background.sync()
         learner.start()
         router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
-        if config.gateway.clusters:
-            background.texts = TextLearner(pool, TextClusters(config.gateway.clusters))
-            background.texts.start()
-        families = FamilyGuess(
-            config.gateway.families, None if background.texts is None else background.texts.clusters
-        )
+        texts = open_texts(config, keys, pool)
+        background.texts = texts.learner
         telemetry = open_telemetry(config.telemetry)
         parts = Parts(
-            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of, families=families),
+            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of, texts=texts.calls),
             open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
             tasks=_task_queue(config, keys, router, learner, learn=background.learn),
             learn=background.learn,
             background=background.run,
-            on_stop=upstreams.close,
+            on_stop=partial(_close, upstreams, texts),
         )
         try:
             yield Gateway(with_origins(build_app(parts), config.access), parts.service)
@@ -92,3 +89,8 @@ def _task_queue(
     runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
     purpose = Purpose("gateway/tasks", config.run.seed)
     return TaskQueue(learner.pool, Service(runtime, router, learner.pool, purpose, learner=learner), learn)
+
+
+async def _close(upstreams: Upstreams, texts: Texts) -> None:
+    await upstreams.close()
+    await texts.close()

@@ -15,7 +15,7 @@ from upturn.records.codec import (
     serialization_problem,
     to_json,
 )
-from upturn.records.decision import Alternative, Arm, Decision, FamilySource, Feedback, FeedbackSubject
+from upturn.records.decision import Alternative, Arm, Decision, FamilySource, Feedback, FeedbackSubject, TextSource
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
 from upturn.records.key import AdminAct, ApiKey, Role
@@ -86,6 +86,7 @@ __all__ = [
     "Snapshot",
     "Split",
     "Task",
+    "TextSource",
     "TokenRow",
     "Tool",
     "Trajectory",

@@ -1,10 +1,10 @@
 """Features of a text from its sketch: a projection that begins as feature hashing and is fitted to what was seen.
 
 The projection is a matrix of 512 buckets by 32 features. At first it is a random one with one sign in each row
-(feature hashing, Weinberger et al. 2009). After ``_FIRST`` texts, and each time their number has grown fourfold, it
-becomes the 32 principal directions of the sketches, weighted by inverse document frequency (latent semantic
-analysis, Deerwester et al. 1990, on covariances). They are then turned towards the earlier features (orthogonal
-Procrustes problem, Schönemann 1966), so that what a policy has learned about these stays useful.
+(feature hashing, Weinberger et al. 2009). After 200 texts, and each time their number has grown fourfold, it is
+the 32 principal directions of the sketches, weighted by inverse document frequency (latent semantic analysis,
+Deerwester et al. 1990, on covariances). They are then turned towards the earlier features (orthogonal Procrustes
+problem, Schönemann 1966), so that what a policy has learned about these stays useful.
 
 The same sketches in the same order give the same bits, with one version of the linear algebra library.
 """
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from upturn.arbiter.texts.sketch import BUCKETS
 
 FEATURES = 32
-_FIRST = 200
+FIRST_FIT = 200
 """Texts before the first fit: with fewer, directions are chance."""
-_GROWTH = 4
+GROWTH = 4
 _DIGITS = 6
 """Significant digits of a feature; the log stores the features of every decision."""
 FloatArray = NDArray[np.float64]
@@ -35,7 +35,7 @@ class TextBasis:
 
     def __init__(self) -> None:
         self._texts = 0
-        self._next_fit = _FIRST
+        self._next_fit = FIRST_FIT
         self._together = np.zeros((BUCKETS, BUCKETS), np.int32)
         """Number of texts with both buckets."""
         self._projection = _hashing()
@@ -57,7 +57,7 @@ class TextBasis:
         self._texts += 1
         if self._texts == self._next_fit:
             self._projection = _fitted(self._together, self._texts, self._projection)
-            self._next_fit *= _GROWTH
+            self._next_fit *= GROWTH
             self.fits += 1
 
     def state(self) -> dict[str, Any]:
@@ -92,7 +92,8 @@ def _fitted(together: NDArray[np.int32], texts: int, earlier: FloatArray) -> Flo
     covariance = together / texts - frequency[:, None] * frequency
     directions = np.linalg.eigh(weights[:, None] * covariance * weights).eigenvectors[:, -FEATURES:]
     left, _, right = np.linalg.svd((weights[:, None] * directions).T @ earlier)
-    return weights[:, None] * (directions @ (left @ right))
+    projection: FloatArray = weights[:, None] * (directions @ (left @ right))
+    return projection
 
 
 def _packed(array: NDArray[Any]) -> str:

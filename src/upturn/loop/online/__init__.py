@@ -14,6 +14,7 @@ from upturn.loop.online.routes import DEFAULT_ROUTE, RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, read_episode
 from upturn.loop.online.service import Arrival, Decided, LiveCall, OnlineService
 from upturn.loop.online.task_queue import TaskQueue, new_task_id
+from upturn.loop.online.text_features import CallTexts, TextEmbedder
 from upturn.loop.online.trajectory import RecordedCall, episode_records, episode_task_id
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "SUCCESS",
     "Arrival",
     "CallLog",
+    "CallTexts",
     "Client",
     "Decided",
     "DecisionLog",
@@ -38,6 +40,7 @@ __all__ = [
     "StoredEpisode",
     "Target",
     "TaskQueue",
+    "TextEmbedder",
     "accept_feedback",
     "call_task",
     "episode_records",

@@ -1,8 +1,9 @@
 """The task of a model call, for the router. It is not stored: the call and its decision are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from upturn.arbiter import TEXT_FEATURES
 from upturn.dialects import Image, Message, ModelRequest, Text, Toolbox, ToolResult
 from upturn.records import MODEL_CALL, JsonValue, Task, fields_json
 
@@ -25,8 +26,9 @@ class Place(NamedTuple):
     """False = the client names the family."""
 
 
-def call_task(call: str, request: ModelRequest, place: Place) -> Task:
-    """Returns the task of the call with this id."""
+def call_task(call: str, request: ModelRequest, place: Place, text_features: Sequence[float] = ()) -> Task:
+    """Returns the task of the call with this id. ``text_features``: empty = policies hash words."""
+    context = _context(request, place.route, is_guess=place.is_guess)
     return Task(
         id=call,
         instruction=last_instruction(request),
@@ -34,7 +36,7 @@ def call_task(call: str, request: ModelRequest, place: Place) -> Task:
         environment=MODEL_CALL,
         tenant=place.tenant,
         episode=place.episode,
-        context=_context(request, place.route, is_guess=place.is_guess),
+        context={**context, TEXT_FEATURES: list(text_features)} if text_features else context,
     )
 
 

@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import NamedTuple
 
 from upturn.arbiter import Router
+from upturn.arbiter.texts import encode_buckets, text_buckets
 from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
 from upturn.errors import RoutingError
 from upturn.loop.online.call_log import CallLog
@@ -26,15 +28,26 @@ from upturn.loop.online.episode import (
     has_open_tool_loop,
     has_signed_thought,
 )
-from upturn.loop.online.family import CallFacts, Family, FamilyGuess
+from upturn.loop.online.family import CallFacts, Family
 from upturn.loop.online.routes import RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
+from upturn.loop.online.text_features import CallTexts, TextFeatures
 from upturn.models.upstreams import CallOutcome, Exchange, Upstream, UpstreamCall, UpstreamError
 from upturn.pool import Pool
 from upturn.pool.calls import episode_decision, latest_prefix
-from upturn.records import Alternative, Call, CallContent, CallStatus, Decision, Task, fields_json
+from upturn.records import (
+    Alternative,
+    Call,
+    CallContent,
+    CallStatus,
+    Decision,
+    FamilySource,
+    Task,
+    TextSource,
+    fields_json,
+)
 
-_NO_RULES = FamilyGuess()
+_NO_TEXTS = CallTexts()
 NAMED = "named"
 """The policy in decisions of calls whose agent version was not for the router to choose."""
 MAX_EPISODES = 10_000
@@ -78,6 +91,14 @@ class Decided:
     decision: Decision
 
 
+class _About(NamedTuple):
+    """What a decision says about how the call was understood."""
+
+    family_source: FamilySource
+    sketch: str
+    text_source: TextSource
+
+
 class OnlineService:
     """Serves model calls. Use it in one event loop only."""
 
@@ -89,7 +110,7 @@ class OnlineService:
         upstream: Callable[[str], Upstream],
         *,
         cost: Callable[[str, TokenUsage], float | None] = lambda _version, _usage: None,
-        families: FamilyGuess = _NO_RULES,
+        texts: CallTexts = _NO_TEXTS,
     ) -> None:
         """``upstream``: of an agent version's id; LookupError for one that cannot be called. ``cost``: in USD, of
         a version and its usage; None = it has no price."""
@@ -99,14 +120,17 @@ class OnlineService:
         self.log = CallLog(pool)
         self._upstream = upstream
         self._cost = cost
-        self.families = families
+        self.texts = texts
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
         self.refused_after_seal = 0
         """Calls that came after the seal of their episode."""
 
-    def decide(self, arrival: Arrival) -> Decided:
-        """Returns the call's place and decision; raises RequestError for an unknown model or without an agent."""
+    def decide(self, arrival: Arrival, embedded: TextFeatures | None = None) -> Decided:
+        """Returns the call's place and decision; raises RequestError for an unknown model or without an agent.
+
+        ``embedded``: features of its text by a server; None = it is not asked, or does not answer.
+        """
         target = self.routes.resolve(arrival.request.model)
         call = f"call-{secrets.token_hex(12)}"
         placement = self._episodes.place(
@@ -114,30 +138,47 @@ class OnlineService:
         )
         tenant, episode = arrival.client.tenant, placement.episode
         self._restore(tenant, placement)
-        family = self._family(arrival, target, self.router.remembered(tenant, episode))
+        earlier = self.router.remembered(tenant, episode)
+        text = last_instruction(arrival.request)
+        buckets = text_buckets(text) if self.texts.are_sketched else ()
+        facts = CallFacts(
+            tenant,
+            target.route,
+            arrival.facts,
+            [tool.name for tool in arrival.request.tools],
+            text,
+            buckets,
+        )
+        family = self._family(arrival, facts, earlier)
+        features = embedded or self.texts.features(buckets)
         place = Place(tenant, episode, target.route, family.name, is_guess=family.source != "named")
-        task = call_task(call, arrival.request, place)
-        decision = self._decision(arrival, target, placement, task, family=family)
+        task = call_task(call, arrival.request, place, () if features is None else features.values)
+        sketch = encode_buckets(buckets) if earlier is None else ""  # an episode teaches once
+        about = _About(family.source, sketch, "hashing" if features is None else features.source)
+        decision = self._decision(arrival, target, placement, task, about=about)
         return Decided(arrival, target, placement, task, decision)
 
-    def _family(self, arrival: Arrival, target: Target, earlier: Decision | None) -> Family:
+    def _family(self, arrival: Arrival, facts: CallFacts, earlier: Decision | None) -> Family:
         """Returns the call's family. A guess stays for the whole episode, of which ``earlier`` is a decision."""
         if arrival.family:
             return Family(arrival.family, "named")
         if earlier is not None and earlier.family_source:
             return Family(earlier.family, earlier.family_source)
-        tools = [tool.name for tool in arrival.request.tools]
-        text = last_instruction(arrival.request)
-        return self.families.of(CallFacts(arrival.client.tenant, target.route, arrival.facts, tools, text))
+        return self.texts.families.of(facts)
 
     def _decision(
-        self, arrival: Arrival, target: Target, placement: Placement, task: Task, *, family: Family
+        self, arrival: Arrival, target: Target, placement: Placement, task: Task, *, about: _About
     ) -> Decision:
         try:
             decision = self.router.decide(task, episode=placement.episode, among=target.agents)
         except RoutingError as exc:
             raise RequestError(str(exc), status=503, code="no_agent") from exc
-        decision = replace(decision, family_source=family.source, sketch=family.sketch)
+        decision = replace(
+            decision,
+            family_source=about.family_source,
+            sketch=about.sketch,
+            text_source=about.text_source if decision.features else "",
+        )
         self.router.remember(decision)  # with the source of its family, for the next call of the episode
         if target.version is not None:
             return _fixed(decision, target.version, f"the client named {target.version}")
@@ -199,7 +240,9 @@ class OnlineService:
         Raises RequestError if the call cannot be decided, or no upstream answers it; the latter is stored. Leaving
         the block before the answer's end, or being cancelled, ends the upstream's call and stores a cancelled call.
         """
-        live = LiveCall(self, self.decide(arrival))
+        embedder = self.texts.embedder
+        embedded = None if embedder is None else await embedder.features(last_instruction(arrival.request))
+        live = LiveCall(self, self.decide(arrival, embedded))
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
         try:
