@@ -160,6 +160,10 @@ def test_all_problems_are_reported_together() -> None:
 @pytest.mark.parametrize(
     ("sections", "problem"),
     [
+        (
+            {"run": {"device": "gpu"}},
+            "run.device: must be auto, cpu, mps, cuda or a card such as cuda:1, got 'gpu'",
+        ),
         ({"run": {"sed": 1}}, "run.sed: unknown setting; did you mean 'seed'? known: seed, threads, device"),
         ({"grop": {}}, "grop: unknown section; did you mean 'grpo'? known: run, pool,"),
         ({"run": {"seed": "1"}}, "run.seed: input should be a valid integer, got '1'"),

@@ -161,7 +161,7 @@ def test_pool_must_be_a_file_and_threads_are_limited(tmp_path: Path) -> None:
 )
 def test_paths_with_a_zero_byte_are_rejected(sections: dict[str, Any]) -> None:
     (problem,) = problems_of(with_nano(**sections))
-    assert "should match pattern" in problem
+    assert "must be a path without a zero byte, got " in problem
 
 
 def test_missing_file_is_reported_with_the_option_to_name_one(tmp_path: Path) -> None:

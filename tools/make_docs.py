@@ -18,7 +18,7 @@ import typer
 from typer.main import get_command as as_command
 
 from upturn.cli import app
-from upturn.config import CORE, Settings, changed_settings, default_value, nested_settings
+from upturn.config import CORE, TABLES, Settings, changed_settings, default_value, nested_settings
 from upturn.loop.trainers import sections
 from upturn.training.runs import GROUPS, METRICS
 
@@ -112,7 +112,7 @@ def configuration_page() -> str:
     ]
     shown = dict(CORE) | dict(sections())
     for name, kind in shown.items():
-        lines += _section_lines(kind, f"[[{name}]]" if name == "agents" else f"[{name}]", kind.__doc__)
+        lines += _section_lines(kind, TABLES.get(name, f"[{name}]"), kind.__doc__)
     tables: dict[type[Settings], str] = {}
     waiting = [*shown.values()]
     while waiting:

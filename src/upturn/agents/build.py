@@ -12,7 +12,14 @@ from upturn.agents.agent import Agent
 from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, prompt_builder
 from upturn.agents.endpoint import EndpointAgent, OfferedTools, ToolUse
 from upturn.agents.tool import CallableAgent, ToolAgent
-from upturn.config import Limits, SamplingSettings, TimeoutConfig, UpstreamConfig, parse_settings
+from upturn.config import (
+    FULL_DISTRIBUTION,
+    Limits,
+    SamplingSettings,
+    TimeoutConfig,
+    UpstreamConfig,
+    parse_settings,
+)
 from upturn.dialects import DIALECTS, DialectName
 from upturn.errors import ConfigError, error_text
 from upturn.models import ChatEndpoint, Renderer, RetryPolicy
@@ -128,7 +135,7 @@ def sampling(version: AgentVersion) -> SamplingSettings:
     options = version.parameters.get("sampling", {})
     if not isinstance(options, Mapping):
         raise ConfigError([f"agent {version.id!r}: sampling must be a table, got {options!r}"])
-    return parse_settings(SamplingSettings, options)
+    return parse_settings(SamplingSettings, options) if options else FULL_DISTRIBUTION
 
 
 def template_options(version: AgentVersion) -> Mapping[str, JsonValue]:

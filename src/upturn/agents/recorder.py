@@ -125,20 +125,39 @@ class Recorder:
         fork_cause: str | None = None,
     ) -> Generation:
         """The model's continuation, recorded; raises LimitReachedError when the context has no room for a token."""
-        request = replace(self.request, prompt_ids=tuple(prompt_ids), max_tokens=max_tokens, stop_ids=stop_ids)
-        return await self.call(request, fork_cause)
+        prompt = tuple(prompt_ids)
+        return await self._send(self.request, fork_cause, prompt=prompt, max_tokens=max_tokens, stop_ids=stop_ids)
 
     async def call(self, request: GenerationRequest, fork_cause: str | None) -> Generation:
         """As ``generate``, for a request without its seed."""
+        return await self._send(
+            request,
+            fork_cause,
+            prompt=request.prompt_ids,
+            max_tokens=request.max_tokens,
+            stop_ids=request.stop_ids,
+        )
+
+    async def _send(
+        self,
+        request: GenerationRequest,
+        fork_cause: str | None,
+        *,
+        prompt: tuple[int, ...],
+        max_tokens: int,
+        stop_ids: tuple[int, ...],
+    ) -> Generation:
+        """``request`` with the other arguments in place of its fields: one copy, since every turn makes one."""
         if self.model is None:
             raise ModelError("this agent calls a model, but its rollout has none; pass a model in the setting")
-        prompt, max_tokens = request.prompt_ids, request.max_tokens
         room = max_tokens if self.max_tokens is None else min(max_tokens, self.max_tokens - len(prompt))
         if room <= 0:
             raise LimitReachedError
         seed = derived_seed(self.request.seed, self.calls)
         self.calls += 1
-        generation = await self.model.generate(replace(request, max_tokens=room, seed=seed))
+        generation = await self.model.generate(
+            replace(request, prompt_ids=prompt, max_tokens=room, stop_ids=stop_ids, seed=seed)
+        )
         if self.model_version not in {"", generation.model_version}:
             raise ModelError(
                 f"the model changed from {self.model_version!r} to {generation.model_version!r} within one "

@@ -5,9 +5,11 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.consumption import Consumption, Expected
 from upturn.arbiter.features import TEXT_FEATURES
 from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
+from upturn.arbiter.objective import Objective
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -57,7 +59,7 @@ from upturn.arbiter.policy_check import (
     learned_target,
 )
 from upturn.arbiter.posterior import Posterior, probability_best
-from upturn.arbiter.price import Price, Usage, cost_usd
+from upturn.arbiter.price import cost_usd
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
 from upturn.arbiter.replay import (
@@ -70,7 +72,7 @@ from upturn.arbiter.replay import (
     replay,
     route_lines,
 )
-from upturn.arbiter.router import Router, RunKey
+from upturn.arbiter.router import Router, RunKey, candidates_of
 from upturn.arbiter.tally import Capability, Count, Tally, capabilities
 
 __all__ = [
@@ -81,10 +83,12 @@ __all__ = [
     "Capability",
     "CheapestAboveBar",
     "CheckedEstimates",
+    "Consumption",
     "ContextualPolicy",
     "Count",
     "DiscountedThompson",
     "EpsilonGreedy",
+    "Expected",
     "FixedWeights",
     "GaussianThompson",
     "HierarchicalThompson",
@@ -97,12 +101,12 @@ __all__ = [
     "LogisticThompson",
     "MinimumCoverage",
     "NearestNeighbours",
+    "Objective",
     "OffPolicyEstimate",
     "Offer",
     "PolicyCheck",
     "PolicyGate",
     "Posterior",
-    "Price",
     "Recording",
     "Replay",
     "ReplayOptions",
@@ -119,10 +123,10 @@ __all__ = [
     "Tally",
     "Target",
     "Uniform",
-    "Usage",
     "agent_of",
     "all_estimates",
     "always",
+    "candidates_of",
     "capabilities",
     "check_estimates",
     "check_new_policy",

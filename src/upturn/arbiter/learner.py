@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from time import time
 
+from upturn.arbiter.consumption import Consumption
 from upturn.arbiter.policy import RoutingOutcome, StoredPolicy
 from upturn.config import MetricConfig, taught_metrics
 from upturn.pool import Pool, Scope
@@ -40,6 +41,8 @@ class Learner:
         self.learned = 0
         """Outcomes with a reward that this object has taught the policy."""
         self.pool = pool
+        self.consumption: Consumption | None = None
+        """Follows what is learned, so that forecasts depend on the same records; None = nothing is forecast."""
         self._tenant = tenant
         self._metrics = taught_metrics(metrics)
         self._clock = clock
@@ -48,6 +51,11 @@ class Learner:
         text = repr((FOLD, policy.name, policy.snapshot(), str(tenant), meaning))
         self.key = f"{policy.name}-{sha256(text.encode()).hexdigest()[:16]}"
         """Of the snapshot in the pool. Other settings have another key, and learn from the beginning."""
+
+    def count_consumption(self) -> Consumption:
+        """Returns the tokens and seconds of calls and tasks, counted from now on; call it before ``start``."""
+        self.consumption = Consumption(self.pool, tenant=self._tenant)
+        return self.consumption
 
     def start(self) -> None:
         """Learns everything that is stored, from the snapshot on if there is one."""
@@ -75,6 +83,7 @@ class Learner:
             learned += outcome.reward is not None
         self.sequence = max(self.sequence, end)
         self.learned += learned
+        self._follow()
         return learned
 
     def outcomes_since(self, sequence: int) -> int:
@@ -91,6 +100,11 @@ class Learner:
         """Continues from a snapshot of the same policy."""
         self.policy.restore(snapshot.state)
         self.sequence = snapshot.sequence
+        self._follow()
+
+    def _follow(self) -> None:
+        if self.consumption is not None:
+            self.consumption.follow(self.sequence)
 
     def save(self, snapshot: RouterSnapshot | None = None) -> None:
         """Stores a snapshot, by default that of now, in the pool, unless that has a later one.

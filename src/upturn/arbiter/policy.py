@@ -188,7 +188,7 @@ class Uniform(_TallyPolicy):
 
 
 class EpsilonGreedy(_TallyPolicy):
-    """The candidate with the highest posterior mean, except for a share ``epsilon`` of uniform exploration."""
+    """The highest posterior mean minus handicap, except for a share ``epsilon`` of uniform exploration."""
 
     def __init__(self, *, epsilon: float = 0.1, tally: Tally | None = None) -> None:
         if not 0 < epsilon <= 1:
@@ -198,7 +198,10 @@ class EpsilonGreedy(_TallyPolicy):
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """Returns ``epsilon / K`` for each, and ``1 - epsilon`` shared by those with the highest mean."""
-        means = [self.tally.posterior(task.family, candidate.version).mean for candidate in candidates]
+        means = [
+            self.tally.posterior(task.family, candidate.version).mean - candidate.handicap
+            for candidate in candidates
+        ]
         leaders = [float(mean == max(means)) for mean in means]
         return _with_floor([leader / sum(leaders) for leader in leaders], self.epsilon)
 

@@ -1,26 +1,27 @@
 """The router: one decision per task, with its true propensity and a readable reason.
 
 Order of steps: reuse the episode's decision if its version may still serve; screen the agents (tenant, capability,
-load); get the policy's probabilities of the eligible agents; sample one; if the chosen agent has a canary, draw the
-version. The draws depend only on (seed, task id), not on the order of tasks or earlier draws. The draw of the
-version is independent of the family, of learned outcomes and of the draw of the agent, so that the mix of families
-differs between the arms of a canary by chance only.
+load); forecast costs and latencies; get the policy's probabilities of the eligible agents; sample one; if the
+chosen agent has a canary, draw the version. The draws depend only on (seed, task id), not on the order of tasks or
+earlier draws. The draw of the version is independent of the family, of learned outcomes and of the draw of the
+agent, so that the mix of families differs between the arms of a canary by chance only.
 
 The router does not count its own decisions as load: callers acquire the agent in ``load`` when they start a task
 and release it at the end. A router must be used by one thread only.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from math import fsum
 from typing import Literal
 
+from upturn.arbiter.objective import Objective
 from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy, features_of
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening
 from upturn.errors import RoutingError
-from upturn.records import Alternative, Decision, Task
+from upturn.records import Alternative, Decision, Forecast, Task
 
 MAX_EPISODES = 10_000
 """Maximum number of remembered episodes; the least recently used one is dropped first."""
@@ -54,9 +55,12 @@ class Router:
         key: RunKey,
         *,
         load: Load | None = None,
+        objective: Objective | None = None,
         max_episodes: int = MAX_EPISODES,
     ) -> None:
+        """``objective``: None = quality alone."""
         self.registry = registry
+        self.objective = objective
         self.policy = policy
         """May be replaced at any time, e.g. to switch between learned and rule-based routing."""
         self.load = load if load is not None else Load()
@@ -131,13 +135,14 @@ class Router:
         screening = self.registry.screen(task, self.load, among)
         if not screening.offers:
             raise RoutingError(_no_agent(task, screening))
-        probabilities = self._probabilities(task, screening.offers)
+        forecasts = self.forecasts(task.family, screening.offers)
+        probabilities = self._probabilities(task, screening.offers, forecasts)
         index = _sample(probabilities, draw(self._key.seed, task.id, "agent"))
         offer = screening.offers[index]
         is_candidate = offer.candidate is not None and draw(self._key.seed, task.id, "version") < offer.weight
-        alternatives = self._alternatives(task, screening, probabilities)
+        alternatives = self._alternatives(task, screening, probabilities, forecasts)
         chosen = offer.candidate if is_candidate and offer.candidate is not None else offer.incumbent
-        reason = self._reason(task, screening.offers, probabilities, index)
+        reason = self._reason(task, candidates_of(screening.offers, forecasts), probabilities, index)
         if offer.candidate is not None:
             reason += (
                 f"; canary {offer.release}: the coin at {offer.weight:.0%} for {offer.candidate} gave {chosen}"
@@ -160,10 +165,21 @@ class Router:
             features=features_of(self.policy, task),
         )
 
-    def _probabilities(self, task: Task, offers: Sequence[Offer]) -> Sequence[float]:
+    def forecasts(self, family: str, offers: Sequence[Offer]) -> Mapping[str, Forecast]:
+        """Returns the forecasts of the offered versions by id; empty without an objective.
+
+        The handicap of an agent is that of its incumbent, also during a canary."""
+        if self.objective is None:
+            return {}
+        versions = [offer.incumbent for offer in offers]
+        versions += [offer.candidate for offer in offers if offer.candidate is not None]
+        return dict(zip(versions, self.objective.forecasts(family, versions), strict=True))
+
+    def _probabilities(
+        self, task: Task, offers: Sequence[Offer], forecasts: Mapping[str, Forecast]
+    ) -> Sequence[float]:
         """Returns the policy's probabilities; raises RoutingError if they violate the contract."""
-        candidates = [Candidate(offer.agent, offer.incumbent) for offer in offers]
-        probabilities = self.policy.probabilities(task, candidates)
+        probabilities = self.policy.probabilities(task, candidates_of(offers, forecasts))
         total = fsum(probabilities)
         if len(probabilities) != len(offers) or not min(probabilities) > 0 or not abs(total - 1) < 1e-9:
             raise RoutingError(
@@ -173,7 +189,11 @@ class Router:
         return probabilities
 
     def _alternatives(
-        self, task: Task, screening: Screening, probabilities: Sequence[float]
+        self,
+        task: Task,
+        screening: Screening,
+        probabilities: Sequence[float],
+        forecasts: Mapping[str, Forecast],
     ) -> tuple[Alternative, ...]:
         """Returns every version in service: eligible ones with their probability, others with the reason."""
         alternatives: list[Alternative] = []
@@ -185,7 +205,8 @@ class Router:
                 if share > 0:
                     belief = self.policy.belief(task.family, version)
                     mean = None if belief is None else belief.mean
-                    alternatives.append(Alternative(version, probability * share, mean))
+                    forecast = forecasts.get(version)
+                    alternatives.append(Alternative(version, probability * share, mean, forecast=forecast))
                 else:
                     reason = f"release {offer.release}: {offer.candidate} takes all of the agent's tasks"
                     alternatives.append(Alternative(version, 0.0, None, reason))
@@ -194,32 +215,44 @@ class Router:
         ]
         return tuple(alternatives)
 
-    def _reason(self, task: Task, offers: Sequence[Offer], probabilities: Sequence[float], index: int) -> str:
+    def _reason(
+        self, task: Task, candidates: Sequence[Candidate], probabilities: Sequence[float], index: int
+    ) -> str:
         """Returns why this agent was chosen, as a sentence with the deciding figures."""
         name, family = self.policy.name, task.family
-        agent = self._describe(family, offers[index])
-        if len(offers) == 1:
+        agent = self._describe(family, candidates[index])
+        if len(candidates) == 1:
             return f"{agent} is the only eligible agent for {family}"
-        leader, second, *_ = sorted(range(len(offers)), key=lambda number: -probabilities[number])
+        leader, second, *_ = sorted(range(len(candidates)), key=lambda number: -probabilities[number])
         if probabilities[leader] == min(probabilities):
-            return f"{name} gives all {len(offers)} agents equal chances for {family}; drew {agent}"
+            return f"{name} gives all {len(candidates)} agents equal chances for {family}; drew {agent}"
         probability = f"probability {probabilities[index]:.3f}"
         if index == leader or probabilities[index] == probabilities[leader]:
-            other = self._describe(family, offers[second if index == leader else leader])
+            other = self._describe(family, candidates[second if index == leader else leader])
             return f"{name} leads {family} to {agent} with {probability}, before {other}"
-        preferred = self._describe(family, offers[leader])
+        preferred = self._describe(family, candidates[leader])
         return f"{name} explores {agent} for {family} with {probability}; it prefers {preferred}"
 
-    def _describe(self, family: str, offer: Offer) -> str:
-        """Returns e.g. ``nano 0.83±0.05``: the incumbent's posterior mean with the half-width of 95 %."""
-        belief = self.policy.belief(family, offer.incumbent)
+    def _describe(self, family: str, candidate: Candidate) -> str:
+        """Returns e.g. ``nano 0.83±0.05``: the incumbent's posterior mean with the half-width of 95 %.
+
+        A handicap follows, as in ``nano 0.83±0.05 (handicap 0.012)``."""
+        handicap = f" (handicap {candidate.handicap:.3g})" if candidate.handicap else ""
+        belief = self.policy.belief(family, candidate.version)
         if belief is None:
-            return offer.agent
-        return f"{offer.agent} {belief.mean:.2f}±{1.96 * belief.deviation:.2f}"
+            return f"{candidate.agent}{handicap}"
+        return f"{candidate.agent} {belief.mean:.2f}±{1.96 * belief.deviation:.2f}{handicap}"
 
     def decision_id(self, task: Task) -> str:
         """Returns the id of the run's decision for the task."""
         return sha256(f"{self._key.run}\0{task.id}".encode()).hexdigest()[:24]
+
+
+def candidates_of(offers: Sequence[Offer], forecasts: Mapping[str, Forecast]) -> list[Candidate]:
+    """Returns the candidates that a policy sees, with the handicaps of their incumbents."""
+    if not forecasts:
+        return [Candidate(offer.agent, offer.incumbent) for offer in offers]
+    return [Candidate(offer.agent, offer.incumbent, forecasts[offer.incumbent].handicap) for offer in offers]
 
 
 def _sample(probabilities: Sequence[float], uniform: float) -> int:

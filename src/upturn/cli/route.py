@@ -26,7 +26,7 @@ from upturn.arbiter import (
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
 from upturn.cli.output import emit, print_message, progress
 from upturn.errors import ConfigError, UnknownNameError
-from upturn.records import Decision, Result
+from upturn.records import Decision, Forecast, Result
 
 MAX_LINES_SHOWN = 20
 """Maximum number of quarantined lines to print; ``--json`` prints all."""
@@ -277,4 +277,15 @@ def _probabilities(decision: Decision) -> list[Result]:
             results.append(Result(f"probability {option.agent_version}", option.probability))
             if option.estimate is not None:
                 results.append(Result(f"estimate {option.agent_version}", option.estimate, "success"))
+            if option.forecast is not None:
+                results += _forecast(option.agent_version, option.forecast)
     return results
+
+
+def _forecast(version: str, forecast: Forecast) -> list[Result]:
+    cost = "unknown" if forecast.cost_usd is None else forecast.cost_usd
+    return [
+        Result(f"cost {version}", cost, "USD"),
+        Result(f"duration {version}", forecast.seconds, "s"),
+        Result(f"handicap {version}", forecast.handicap, "reward"),
+    ]

@@ -5,8 +5,9 @@ A setting has one name, one default and one validation: the classes here, and th
 base of all sections), then ``config`` and ``load``.
 """
 
-from upturn.config.config import CORE, Config
-from upturn.config.contradiction import Contradiction, contradictions
+from upturn.config.combination import Contradiction
+from upturn.config.config import CORE, TABLES, Config
+from upturn.config.contradiction import contradictions
 from upturn.config.family import FamilyRule
 from upturn.config.gateway import EmbeddingsConfig, GatewayConfig, RouteConfig
 from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
@@ -25,8 +26,16 @@ from upturn.config.learning import (
 )
 from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
 from upturn.config.metric import MetricConfig, MetricLevel, declared_metrics, joint_reward, taught_metrics
+from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
-from upturn.config.routing import FEATURE_POLICIES, USED_BY_POLICY, PolicyName, RoutingConfig
+from upturn.config.routing import (
+    FEATURE_POLICIES,
+    USED_BY_POLICY,
+    WITHOUT_OBJECTIVE,
+    ObjectiveConfig,
+    PolicyName,
+    RoutingConfig,
+)
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
@@ -55,6 +64,7 @@ from upturn.config.settings import (
     Raw,
     Settings,
     Share,
+    Url,
     WholeNumber,
     changed_settings,
     default_value,
@@ -77,7 +87,9 @@ __all__ = [
     "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
+    "TABLES",
     "USED_BY_POLICY",
+    "WITHOUT_OBJECTIVE",
     "AccessConfig",
     "AdapterSettings",
     "AgentConfig",
@@ -102,12 +114,14 @@ __all__ = [
     "MetricLevel",
     "Name",
     "NotNegative",
+    "ObjectiveConfig",
     "OptimiserSettings",
     "Packing",
     "PolicyName",
     "PoolConfig",
     "Positive",
     "Precision",
+    "PriceConfig",
     "Probability",
     "ProviderToolPolicy",
     "Rate",
@@ -129,6 +143,7 @@ __all__ = [
     "TimeoutConfig",
     "TrackerConfig",
     "UpstreamConfig",
+    "Url",
     "ValidationSettings",
     "WholeNumber",
     "api_keys",

@@ -9,6 +9,7 @@ from typing import Any, Self
 from upturn.config.gateway import GatewayConfig
 from upturn.config.keys import AccessConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
+from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import RoutingConfig
 from upturn.config.schedule import ScheduleConfig
@@ -33,6 +34,8 @@ class Config:
 
     agents: tuple[AgentConfig, ...]
     """At least one."""
+    prices: Mapping[str, PriceConfig]
+    """By name, see ``price_of``."""
     run: RunConfig
     pool: PoolConfig
     readiness: ReadinessConfig
@@ -86,6 +89,16 @@ class Config:
         local = [agent for agent in self.agents if agent.kind == "local_model"]
         return next(agent for agent in local if self.loop.improve in ("", agent.name))
 
+    def price_of(self, agent: str, model: str) -> PriceConfig | None:
+        """Returns the price of an agent's tokens with a model; None = unknown.
+
+        It is that of the agent's ``price``, else of the model. All versions of a local model have one price.
+        """
+        for member in self.agents:
+            if member.name == agent and (member.price or member.kind == "local_model"):
+                return self.prices.get(member.price or member.model)
+        return self.prices.get(model)
+
     @property
     def config_hash(self) -> str:
         """16 hexadecimal digits of a hash over every setting, including defaults."""
@@ -94,8 +107,9 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns every setting, including defaults, as JSON data; ``parse_config`` reads it back."""
-        core = {name: getattr(self, name) for name in CORE if name != "agents"}
-        return {"agents": [dump_settings(agent) for agent in self.agents]} | {
+        core = {name: getattr(self, name) for name in CORE if name not in TABLES}
+        prices = {name: dump_settings(price) for name, price in self.prices.items()}
+        return {"agents": [dump_settings(agent) for agent in self.agents], "prices": prices} | {
             name: None if section is None else dump_settings(section)
             for name, section in (core | dict(self.algorithms)).items()
         }
@@ -110,6 +124,7 @@ CORE: Mapping[str, type[Settings]] = {
     "pool": PoolConfig,
     "readiness": ReadinessConfig,
     "agents": AgentConfig,
+    "prices": PriceConfig,
     "environment": EnvironmentConfig,
     "tasks": TaskConfig,
     "routing": RoutingConfig,
@@ -128,5 +143,7 @@ CORE: Mapping[str, type[Settings]] = {
     "telemetry": TelemetryConfig,
 }
 """The sections that do not belong to an algorithm, by name, in the order of their documentation."""
+TABLES: Mapping[str, str] = {"agents": "[[agents]]", "prices": "[prices.NAME]"}
+"""Sections that are several tables, and how a file writes them."""
 OPTIONAL = ("lora", "curriculum", "schedule")
 """Sections that are None unless the file has them."""

@@ -4,13 +4,14 @@ No setting is ignored silently: each message names both sides. Only settings tha
 so a saved configuration, which contains every setting, is accepted.
 """
 
-from collections.abc import Collection, Iterator
-from dataclasses import fields
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
+from upturn.config.combination import Contradiction, without_effect
 from upturn.config.config import Config
 from upturn.config.learning import OptimiserSettings, RolloutConfig
-from upturn.config.routing import FEATURE_POLICIES, USED_BY_POLICY
+from upturn.config.routing import FEATURE_POLICIES
+from upturn.config.routing_contradiction import routing_contradictions
 from upturn.config.section import AgentConfig, EnvironmentConfig
 from upturn.config.settings import Settings, changed_settings
 
@@ -59,38 +60,18 @@ _UNUSED_BY_PLACE = {
 }
 
 
-class Contradiction(NamedTuple):
-    """Settings that contradict each other."""
-
-    settings: tuple[str, ...]
-    """Full names of the settings, such as ``routing.policy``."""
-    message: str
-
-
 def contradictions(config: Config) -> list[Contradiction]:
     """Returns every contradiction in the configuration, in the order of its sections."""
     return [
         *_agents(config),
         *_environment(config),
         *_tasks(config),
-        *_routing(config),
+        *routing_contradictions(config),
         *_training(config),
         *_precision(config),
         *_gateway(config),
         *_schedule(config),
     ]
-
-
-def _without_effect(
-    section: Settings, prefix: str, other: str, reason: str, *, names: Collection[str] | None = None
-) -> Iterator[Contradiction]:
-    """Yields a contradiction with the setting ``other`` for each changed setting of the section.
-
-    ``names`` restricts it to some settings (None = all); ``reason`` ends the message.
-    """
-    for name, text in changed_settings(section, prefix):
-        if names is None or name.partition(".")[0] in names:
-            yield Contradiction((f"{prefix}.{name}", other), f"{text} has no effect {reason}")
 
 
 def _agents(config: Config) -> Iterator[Contradiction]:
@@ -101,7 +82,7 @@ def _agents(config: Config) -> Iterator[Contradiction]:
             yield Contradiction(settings, f"{' and '.join(settings)} are both {name!r}; names must differ")
     if all(agent.kind != "local_model" for agent in config.agents):
         reason = "without an agent of kind 'local_model': no model runs here"
-        yield from _without_effect(config.run, "run", "agents", reason, names={"device"})
+        yield from without_effect(config.run, "run", "agents", reason, names={"device"})
     for index, agent in enumerate(config.agents):
         yield from _agent(agent, f"agents[{index}]")
         yield from _context(agent, config.environment, f"agents[{index}]")
@@ -116,7 +97,7 @@ def _agent(agent: AgentConfig, prefix: str) -> Iterator[Contradiction]:
         settings = (f"{prefix}.import_path", f"{prefix}.command")
         yield Contradiction(settings, f"{kind} needs either {' or '.join(settings)}; set one of them")
     unused = set().union(*_SETTINGS_BY_KIND.values()) - _SETTINGS_BY_KIND[agent.kind]
-    yield from _without_effect(agent, prefix, f"{prefix}.kind", f"with {kind}; remove one of them", names=unused)
+    yield from without_effect(agent, prefix, f"{prefix}.kind", f"with {kind}; remove one of them", names=unused)
 
 
 def _context(agent: AgentConfig, limits: EnvironmentConfig, prefix: str) -> Iterator[Contradiction]:
@@ -125,7 +106,7 @@ def _context(agent: AgentConfig, limits: EnvironmentConfig, prefix: str) -> Iter
     if "context" not in _SETTINGS_BY_KIND[agent.kind]:
         return
     if context.tokens is None:
-        yield from _without_effect(context, prefix, tokens, f"without {tokens}")
+        yield from without_effect(context, prefix, tokens, f"without {tokens}")
         return
     budget = f"{tokens} = {context.tokens}"
     longest = context.longest_observation(context.tokens)
@@ -166,48 +147,7 @@ def _environment(config: Config) -> Iterator[Contradiction]:
 def _tasks(config: Config) -> Iterator[Contradiction]:
     if config.tasks.file:
         reason = f"with tasks.file = {config.tasks.file!r}, which lists the tasks"
-        yield from _without_effect(config.tasks, "tasks", "tasks.file", reason, names={"families", "levels"})
-
-
-def _routing(config: Config) -> Iterator[Contradiction]:
-    routing = config.routing
-    policy = f"routing.policy = {routing.policy!r}"
-    names = {member.name for member in fields(routing)} - {"policy", "min_outcomes", "min_outcomes_share"}
-    unused = names - USED_BY_POLICY[routing.policy]
-    yield from _without_effect(routing, "routing", "routing.policy", f"with {policy}", names=unused)
-    agents_known = sorted(agent.name for agent in config.agents)
-    known = ", ".join(agents_known)
-    if routing.policy == "fixed_weights" and not any(routing.weights.values()):
-        yield Contradiction(
-            ("routing.weights", "routing.policy"), f"{policy} needs routing.weights: a share for one of: {known}"
-        )
-    for name in routing.weights:
-        if name not in agents_known:
-            message = f"routing.weights.{name} is of no agent; [[agents]] has: {known}"
-            yield Contradiction(("routing.weights", "agents"), message)
-    if routing.discount not in (None, 1.0) and routing.window is not None:
-        yield Contradiction(
-            ("routing.discount", "routing.window"),
-            f"routing.discount = {routing.discount!r} and routing.window = {routing.window!r} both forget; set one",
-        )
-    if not routing.min_outcomes:
-        because = "with routing.min_outcomes = 0; set min_outcomes"
-        share = {"min_outcomes_share"}
-        yield from _without_effect(routing, "routing", "routing.min_outcomes", because, names=share)
-    if routing.policy != "rule_based":
-        return
-    if not routing.default_agent:
-        yield Contradiction(
-            ("routing.default_agent", "routing.policy"), f"{policy} needs routing.default_agent, one of: {known}"
-        )
-    agents = {"default_agent": routing.default_agent}
-    agents.update({f"rules.{family}": agent for family, agent in routing.rules.items()})
-    for name, agent in agents.items():
-        if agent and agent not in agents_known:
-            yield Contradiction(
-                (f"routing.{name.partition('.')[0]}", "agents"),
-                f"routing.{name} = {agent!r} is no agent; [[agents]] has: {known}",
-            )
+        yield from without_effect(config.tasks, "tasks", "tasks.file", reason, names={"families", "levels"})
 
 
 def _gateway(config: Config) -> Iterator[Contradiction]:
@@ -243,7 +183,7 @@ def _training(config: Config) -> Iterator[Contradiction]:
         if prefix in config.loop.train or prefix not in config.algorithms:
             continue
         reason = f"with loop.train = {list(config.loop.train)!r}, which does not include {prefix}"
-        yield from _without_effect(config.algorithms[prefix], prefix, "loop.train", reason)
+        yield from without_effect(config.algorithms[prefix], prefix, "loop.train", reason)
     for prefix, section in config.algorithms.items():
         yield from _evaluations(prefix, section)
         yield from _minibatches(prefix, section)
@@ -290,7 +230,7 @@ def _rollouts(config: Config) -> Iterator[Contradiction]:
     rollouts = config.rollouts
     place = f"rollouts.place = {rollouts.place!r}"
     unused = _UNUSED_BY_PLACE[rollouts.place]
-    yield from _without_effect(rollouts, "rollouts", "rollouts.place", f"with {place}", names=unused)
+    yield from without_effect(rollouts, "rollouts", "rollouts.place", f"with {place}", names=unused)
     if rollouts.gpus_per_worker and config.run.device == "cpu":
         yield Contradiction(
             ("rollouts.gpus_per_worker", "run.device"),
@@ -470,11 +410,9 @@ def _improved_agent(config: Config) -> Iterator[Contradiction]:
 
 def _without_training(config: Config) -> Iterator[Contradiction]:
     reason = "with loop.train = []: nothing is released"
-    yield from _without_effect(config.validation, "validation", "loop.train", reason)
-    yield from _without_effect(config.canary, "canary", "loop.train", reason)
-    yield from _without_effect(
-        config.trackers, "trackers", "loop.train", "with loop.train = []: nothing is trained"
-    )
+    yield from without_effect(config.validation, "validation", "loop.train", reason)
+    yield from without_effect(config.canary, "canary", "loop.train", reason)
+    yield from without_effect(config.trackers, "trackers", "loop.train", "with loop.train = []: nothing is trained")
     if config.lora is not None:
         yield Contradiction(("lora", "loop.train"), "lora has no effect with loop.train = []: nothing is trained")
     if config.loop.improve:

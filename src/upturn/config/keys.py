@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
-
 from upturn.config.settings import (
     Count,
     Name,
@@ -13,6 +11,7 @@ from upturn.config.settings import (
     Positive,
     Settings,
     WholeNumber,
+    matches,
     report_unused,
     settings,
 )
@@ -21,7 +20,9 @@ ProviderToolPolicy: TypeAlias = Literal["allow", "strip", "refuse"]
 """What happens to a request that asks the provider to fetch or run something (docs/gateway-security.md). ``strip``:
 that is taken out, and the call's record says so."""
 
-Origin = Annotated[str, Field(pattern=r"^https?://[^/*?#\s]+$")]
+Origin = Annotated[
+    str, matches(r"https?://[^/*?#\s]+", "scheme and host, such as https://app.example.com, without a path")
+]
 """Scheme, host and port of a web page, such as ``https://shop.example``."""
 
 

@@ -16,6 +16,7 @@ from upturn.config.settings import (
     Probability,
     Rate,
     Settings,
+    Url,
     WholeNumber,
     report_unused,
     settings,
@@ -112,7 +113,7 @@ class RolloutConfig(Settings):
     gpus_per_worker: NotNegative = 0.0
     """For ray: GPUs that each worker gets and samples on. Below 1, workers share a GPU: with 0.5, two of them. 0 =
     workers sample on CPUs."""
-    url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
+    url: Url = ""
     """For engine: base URL, such as ``http://localhost:30000``."""
     dialect: Literal["vllm", "sglang"] = "sglang"
     """For engine: its API. SGLang loads whole models. vLLM loads the adapter if ``[lora]`` trains one, else whole

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from upturn.config.config import CORE, OPTIONAL, Config
+from upturn.config.config import CORE, OPTIONAL, TABLES, Config
 from upturn.config.contradiction import contradictions
 from upturn.config.learning import OptimiserSettings
+from upturn.config.price import PriceConfig
 from upturn.config.section import HUB_NAME, AgentConfig
 from upturn.config.settings import (
     Raw,
@@ -101,12 +102,13 @@ def _parse(raw: Raw, sections: Mapping[str, type[Settings]]) -> _Parsed:
     problems = [_unknown(name, kinds, "section") for name in raw if name not in kinds]
     parser = _Parser(raw, kinds)
     agents = parser.agents()
-    core = {name: parser.section(name) for name in CORE if name != "agents"}
+    prices = parser.prices()
+    core = {name: parser.section(name) for name in CORE if name not in TABLES}
     algorithms = {name: parser.section(name) for name in sections}
     problems += parser.problems
     if agents is None or None in algorithms.values():
         return _Parsed(None, problems, parser.bad_settings)
-    config = Config(agents, **core, algorithms=algorithms)
+    config = Config(agents, prices, **core, algorithms=algorithms)
     problems += [
         contradiction.message
         for contradiction in contradictions(config)
@@ -149,6 +151,15 @@ class _Parser:
             problem = "at least one [[agents]] is needed"
         self._reject(("agents",), f"agents: {problem}")
         return None
+
+    def prices(self) -> Mapping[str, PriceConfig]:
+        """Returns the valid prices by name."""
+        value = self._raw.get("prices", {})
+        if not isinstance(value, Mapping) or not all(value):
+            self._reject(("prices",), f"prices: must be tables [prices.NAME], got {value!r:.200}")
+            return {}
+        prices = {name: self._parse(PriceConfig, price, "prices", name) for name, price in value.items()}
+        return {name: price for name, price in prices.items() if price is not None}
 
     def _parse(self, kind: type[Settings], value: Any, *section: str | int) -> Any:
         """Returns the settings, with defaults in place of invalid values."""

@@ -27,6 +27,18 @@ PolicyName = Literal[
 
 
 @settings
+class ObjectiveConfig(Settings):
+    """What the choice maximises: quality − ``cost_weight`` · USD − ``latency_weight`` · seconds, with costs and
+    seconds as expected of each agent after its earlier calls (docs/routing.md)."""
+
+    cost_weight: NotNegative = 0.0
+    """Reward that is given up to save 1 USD in one call or task, such as 5 to give up .01 for 0.002 USD. Above 0,
+    every agent needs a price."""
+    latency_weight: NotNegative = 0.0
+    """Reward that is given up to save 1 second in one call or task."""
+
+
+@settings
 class RoutingConfig(Settings):
     """The choice of an agent for each task."""
 
@@ -72,6 +84,8 @@ class RoutingConfig(Settings):
     """For rule_based: agent for families without a rule."""
     rules: dict[str, str] = field(default_factory=dict)
     """For rule_based: agent by task family."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    """What the choice maximises. Not for discounted_thompson, fixed_weights, rule_based and uniform."""
 
 
 USED_BY_POLICY: Mapping[PolicyName, frozenset[str]] = {
@@ -93,3 +107,8 @@ USED_BY_POLICY: Mapping[PolicyName, frozenset[str]] = {
 """The settings that each policy uses; another one that is not at its default is an error."""
 FEATURE_POLICIES = frozenset({"linear_thompson", "logistic_thompson", "lin_ucb", "nearest_neighbours"})
 """The policies that look at the features of a task."""
+
+WITHOUT_OBJECTIVE: frozenset[PolicyName] = frozenset(
+    {"discounted_thompson", "fixed_weights", "rule_based", "uniform"}
+)
+"""The policies that weigh neither costs nor latencies."""

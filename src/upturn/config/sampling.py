@@ -6,6 +6,7 @@ repetition penalty, temperature, top-k, top-p, min-p. vLLM applies min-p before 
 """
 
 from dataclasses import field
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -49,11 +50,13 @@ class SamplingSettings(Settings):
 
     def as_parameters(self) -> dict[str, Any]:
         """Returns the options that are not at their defaults, as JSON data; ``parse_settings`` reads it back."""
+        if not self.changed:
+            return {}
         return {name: value for name, value in dump_settings(self).items() if name in self.changed}
 
-    @property
+    @cached_property
     def changed(self) -> frozenset[str]:
-        """The names of the options that are not at their defaults."""
+        """The names of the options that are not at their defaults; computed once, since every call asks."""
         return frozenset(name for name, _ in changed_settings(self, "sampling"))
 
     def describe(self) -> str:

@@ -21,7 +21,9 @@ from upturn.config.settings import (
     Probability,
     Settings,
     Share,
+    Url,
     WholeNumber,
+    matches,
     report_unused,
     settings,
 )
@@ -45,7 +47,9 @@ class RunConfig(Settings):
     """Random seed of the run; all other seeds are derived from it."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None  # many thousands only end in a lack of memory
     """Number of threads for torch. Unset = one per usable core, at most the container's CPU quota."""
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]+)?)$")] = "auto"
+    device: Annotated[
+        str, matches(r"auto|cpu|mps|cuda(:[0-9]+)?", "auto, cpu, mps, cuda or a card such as cuda:1")
+    ] = "auto"
     """Device that models are trained and sampled on: ``cpu``, ``mps``, ``cuda``, or a certain card such as
     ``cuda:1``. ``auto``: the first CUDA device, else MPS, else the CPU. Several processes that train together
     (docs/training.md) use one CUDA device each, with ``auto`` or ``cuda``."""
@@ -138,7 +142,7 @@ class AgentSource(Settings):
     model: FilePath = ""
     """For local_model: ``nano`` (ships with Upturn), a folder, or a Hugging Face name such as
     ``Qwen/Qwen2.5-0.5B-Instruct`` (docs/models.md). For endpoint and program: the model's name on the server."""
-    url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
+    url: Url = ""
     """For endpoint and program: base URL, such as ``http://localhost:8000/v1``."""
     import_path: ImportPath = ""
     """For rule_based, callable and program: ``module:attribute`` of the Python function."""
@@ -176,6 +180,8 @@ class AgentConfig(AgentSource):
     """Environments that the agent can act in. Empty = any."""
     load_cap: Count | None = None
     """Maximum number of tasks in flight. Unset = no limit."""
+    price: str = ""
+    """Name of the agent's ``[prices.NAME]`` table. Empty = the one with the name of ``model``, if there is any."""
     context: ContextConfig = ContextConfig()
     """Context window of the agent."""
     upstream: UpstreamConfig = UpstreamConfig()

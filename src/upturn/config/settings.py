@@ -5,6 +5,7 @@ one name, one default and one validation. Ranges are in the annotations; ``probl
 """
 
 import json
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, field, fields, is_dataclass
@@ -24,15 +25,34 @@ from typing import (
 )
 
 import pydantic
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 from pydantic_core import ErrorDetails
 
 from upturn.errors import ConfigError
 
-Name = Annotated[str, pydantic.Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=64)]
-ImportPath = Annotated[str, pydantic.Field(pattern=r"^([A-Za-z_][\w.]*:[A-Za-z_]\w*)?$")]
-FilePath = Annotated[str, pydantic.Field(pattern=r"^[^\x00]*$")]  # no operating system allows a zero byte
+
+def matches(pattern: str, allowed: str) -> AfterValidator:
+    """Returns the validator of text that matches the whole pattern; ``allowed`` describes it in errors."""
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if compiled.fullmatch(text) is None:
+            raise ValueError(f"must be {allowed}")
+        return text
+
+    return AfterValidator(check)
+
+
+Name = Annotated[
+    str,
+    pydantic.Field(max_length=64),
+    matches(r"[a-z0-9][a-z0-9_.-]*", "lower-case letters, digits, '_', '.' and '-', with a letter or digit first"),
+]
+ImportPath = Annotated[str, matches(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)?", "an import path, module:name")]
+FilePath = Annotated[str, matches(r"[^\x00]*", "a path without a zero byte")]  # no operating system allows one
+Url = Annotated[str, matches(r"(https?://.+)?", "an address that starts with http:// or https://")]
+"""Empty = none."""
 Count = Annotated[int, pydantic.Field(ge=1)]
 WholeNumber = Annotated[int, pydantic.Field(ge=0)]
 Share = Annotated[float, pydantic.Field(ge=0, le=1)]

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from upturn.config.settings import Settings, Share, report_unused, settings
+from upturn.config.settings import Settings, Share, Url, report_unused, settings
 
 
 @settings
 class TelemetryConfig(Settings):
     """Traces of the gateway's calls (OpenTelemetry, docs/gateway-security.md). Needs the extra ``upturn[otel]``."""
 
-    otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
+    otlp_endpoint: Url = ""
     """URL that spans are sent to by OTLP/HTTP, such as ``http://localhost:4318/v1/traces``. Its headers come from
     the environment variable OTEL_EXPORTER_OTLP_HEADERS. Empty = no traces."""
     sample_share: Share = 1.0

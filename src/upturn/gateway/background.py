@@ -59,6 +59,8 @@ class Background:
     def _saves(self) -> Sequence[Callable[[], None]]:
         """Takes snapshots of what was learned; returns what stores them, in any thread."""
         saves = [partial(self._learner.save, self._learner.snapshot())]
+        if (consumption := self._learner.consumption) is not None:
+            saves.append(partial(consumption.save, consumption.snapshot()))
         if self.texts is not None:
             saves.append(partial(self.texts.save, self.texts.snapshot()))
         return saves

@@ -134,15 +134,12 @@ class ModelCalls:
         with self._recent.recording(retry) as recording, self._observer.call(arrival, headers) as observed:
             async with (
                 self._guard.place(permitted.caller, tokens=tokens) as usage,
-                self._service.serve(observed.arrival) as call,
+                self._service.serve(observed.arrival, usage.settle_call) as call,
             ):
                 observed.started(call)
                 kept = recording.start(call.headers, is_streamed=arrival.request.is_streamed)
                 await answer.start(call.headers, is_streamed=arrival.request.is_streamed)
                 async for content in call.chunks():
-                    if call.record is not None:
-                        used = call.record.input_tokens + call.record.output_tokens
-                        usage.settle_once(tokens=used, cost_usd=call.record.cost_usd)
                     kept.add(content)
                     await answer.send(content)
                 await answer.end()

@@ -73,16 +73,18 @@ def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
         texts = [body.input] if isinstance(body.input, str) else [str(part) for part in body.input]
         asked = ModelRequest(body.model, (Message("user", tuple(Text(text) for text in texts)),))
         headers = headers_of(request.scope)
+        permitted = guard.permit(headers, "call")
         arrival = Arrival(
             dialect_of("chat"),
             await request.body(),
             asked,
-            client_of(request),
+            permitted.client,
             {},
             family=family_name(headers, {}) or "embeddings",
             started=perf_counter(),
         )
-        content, answered = await service.embed(arrival)
+        async with guard.place(permitted.caller, tokens=estimated_tokens(asked)) as usage:
+            content, answered = await service.embed(arrival, usage.settle_call)
         return Response(content, media_type="application/json", headers=dict(answered))
 
     return routes

@@ -1,6 +1,7 @@
 """The endpoints for what was decided and done: feedback, episodes, the router's state."""
 
 from collections.abc import Callable, Sequence
+from math import fsum
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -78,8 +79,13 @@ class CallEntry(BaseModel):
     status: str
     finish: str
     input_tokens: int
+    """Of the prompt, cached ones included."""
+    cached_input_tokens: int
     output_tokens: int
     cost_usd: float | None
+    """None = the model has no price, or the call failed before an answer began."""
+    is_usage_estimated: bool
+    """True = the server did not report all tokens."""
     seconds: float
     extends: str | None
     fork_cause: str
@@ -90,6 +96,12 @@ class EpisodeEntry(BaseModel):
 
     id: str
     calls: list[CallEntry]
+    input_tokens: int
+    """Of all calls."""
+    cached_input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    """Sum of the known costs; None = no call has one."""
     is_sealed: bool
     trajectory_id: str | None
     """None = not sealed."""
@@ -167,5 +179,14 @@ def _episode_entry(stored: StoredEpisode) -> EpisodeEntry:
         CallEntry(**{name: getattr(member.call, name) for name in CallEntry.model_fields})
         for member in stored.calls
     ]
-    trajectory_id = stored.trajectory_id
-    return EpisodeEntry(id=stored.id, calls=calls, is_sealed=trajectory_id is not None, trajectory_id=trajectory_id)
+    costs = [call.cost_usd for call in calls if call.cost_usd is not None]
+    return EpisodeEntry(
+        id=stored.id,
+        calls=calls,
+        input_tokens=sum(call.input_tokens for call in calls),
+        cached_input_tokens=sum(call.cached_input_tokens for call in calls),
+        output_tokens=sum(call.output_tokens for call in calls),
+        cost_usd=fsum(costs) if costs else None,
+        is_sealed=stored.trajectory_id is not None,
+        trajectory_id=stored.trajectory_id,
+    )

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from pydantic import BaseModel
 from sqlalchemy import func, select
 
-from upturn.arbiter import Candidate
-from upturn.config import MetricConfig, declared_metrics, dump_settings
+from upturn.arbiter import candidates_of
+from upturn.config import MetricConfig, ObjectiveConfig, PriceConfig, declared_metrics, dump_settings
 from upturn.loop.online import GENERAL, OnlineService
 from upturn.pool import schema
 from upturn.pool.serving import metric_counts
-from upturn.records import MODEL_CALL, Task
+from upturn.records import MODEL_CALL, Forecast, Task
 
 _MOST_FAMILIES = 100
 
@@ -26,6 +26,26 @@ class BeliefEntry(BaseModel):
     high: float
     weight: float
     """Outcomes in it; discounted and borrowed ones count partly."""
+
+
+class PriceEntry(BaseModel):
+    """The declared price of a version's tokens, in USD per million."""
+
+    input: float
+    cached_input: float
+    output: float
+
+
+class ForecastEntry(BaseModel):
+    """What the next call of the family is expected to use with a version."""
+
+    cost_usd: float | None
+    """None = the version has no price."""
+    seconds: float
+    handicap: float
+    """Weighted cost and latency, in units of reward; the policy maximises reward minus handicap."""
+    calls: int
+    """Calls and tasks in the family that it rests on, of the latest."""
 
 
 class CandidateEntry(BaseModel):
@@ -43,6 +63,10 @@ class CandidateEntry(BaseModel):
     in_flight: int
     decisions: int
     """Stored decisions of the family for this version."""
+    price: PriceEntry | None
+    """None = unknown."""
+    forecast: ForecastEntry | None
+    """None = not eligible, or there are neither prices nor weights in the objective."""
     excluded_by: str
     """Why it is not eligible; empty = it is."""
 
@@ -53,6 +77,13 @@ class FamilyEntry(BaseModel):
     family: str
     decisions: int
     candidates: list[CandidateEntry]
+
+
+class ObjectiveEntry(BaseModel):
+    """What the router maximises: reward − cost_weight · USD − latency_weight · seconds."""
+
+    cost_weight: float
+    latency_weight: float
 
 
 class MetricEntry(BaseModel):
@@ -80,6 +111,7 @@ class RouterState(BaseModel):
 
     policy: str
     policy_snapshot: str
+    objective: ObjectiveEntry
     route: str
     families: list[FamilyEntry]
     metrics: list[MetricEntry]
@@ -102,10 +134,12 @@ def router_state(
     family, route = shown
     view = _View(service, tenant, service.routes.resolve(route).agents if route else None)
     families = [family] if family is not None else list(dict.fromkeys(name for name, _ in view.counts)) or [GENERAL]
-    policy = service.router.policy
+    policy, objective = service.router.policy, service.router.objective
+    weights = ObjectiveConfig() if objective is None else objective.weights
     return RouterState(
         policy=policy.name,
         policy_snapshot=policy.snapshot(),
+        objective=ObjectiveEntry(cost_weight=weights.cost_weight, latency_weight=weights.latency_weight),
         route=route,
         families=[view.family(name) for name in families[:_MOST_FAMILIES]],
         metrics=_metric_entries(service, tenant, metrics),
@@ -127,6 +161,7 @@ class _View:
 
     def __init__(self, service: OnlineService, tenant: str, among: frozenset[str] | None) -> None:
         self._router = service.router
+        self._price = service.price
         self._tenant = tenant
         self._among = among
         self.counts = _decision_counts(service, tenant)
@@ -136,10 +171,11 @@ class _View:
         router = self._router
         task = Task(id="state", instruction="", family=family, environment=MODEL_CALL, tenant=self._tenant)
         screening = router.registry.screen(task, router.load, self._among)
-        candidates = [Candidate(offer.agent, offer.incumbent) for offer in screening.offers]
+        forecasts = router.forecasts(family, screening.offers)
+        candidates = candidates_of(screening.offers, forecasts)
         probabilities = router.policy.probabilities(task, candidates) if candidates else []
         entries = [
-            self._candidate(family, candidate.version, probability)
+            self._candidate(family, candidate.version, probability, forecasts.get(candidate.version))
             for candidate, probability in zip(candidates, probabilities, strict=True)
         ]
         entries += [
@@ -149,7 +185,9 @@ class _View:
         decisions = sum(count for (name, _), count in self.counts.items() if name == family)
         return FamilyEntry(family=family, decisions=decisions, candidates=entries)
 
-    def _candidate(self, family: str, version: str, probability: float) -> CandidateEntry:
+    def _candidate(
+        self, family: str, version: str, probability: float, forecast: Forecast | None = None
+    ) -> CandidateEntry:
         posterior = self._router.policy.belief(family, version)
         belief = None
         if posterior is not None:
@@ -165,8 +203,28 @@ class _View:
             candidate_share=served.weight,
             in_flight=self._router.load.in_flight(served.agent),
             decisions=self.counts.get((family, version), 0),
+            price=_price_entry(self._price(version)),
+            forecast=self._forecast_entry(family, version, forecast),
             excluded_by="",
         )
+
+    def _forecast_entry(self, family: str, version: str, forecast: Forecast | None) -> ForecastEntry | None:
+        objective = self._router.objective
+        if forecast is None or objective is None:
+            return None
+        return ForecastEntry(
+            cost_usd=forecast.cost_usd,
+            seconds=forecast.seconds,
+            handicap=forecast.handicap,
+            calls=objective.consumption.count(family, version),
+        )
+
+
+def _price_entry(price: PriceConfig | None) -> PriceEntry | None:
+    if price is None:
+        return None
+    cached_input = price.input if price.cached_input is None else price.cached_input
+    return PriceEntry(input=price.input, cached_input=cached_input, output=price.output)
 
 
 def _decision_counts(service: OnlineService, tenant: str) -> dict[tuple[str, str], int]:

@@ -21,7 +21,15 @@ from upturn.gateway.texts import Texts, open_texts
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
 from upturn.loop.online import OnlineService, RouteTable, TaskQueue
-from upturn.loop.run import InService, limits_of, load_checked_kit, policy_of, store_agent_version, version_of
+from upturn.loop.run import (
+    InService,
+    limits_of,
+    load_checked_kit,
+    objective_of,
+    policy_of,
+    store_agent_version,
+    version_of,
+)
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
 
@@ -55,15 +63,18 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
             in_service.configure(version, max_concurrent=agent.load_cap)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
+        objective = objective_of(config, registry, learner)
         background = Background(in_service, registry, upstreams, learner, metrics=metrics)
         background.sync()
         learner.start()
-        router = Router(registry, policy, RunKey(f"gateway-{uuid4().hex}", config.run.seed))
+        key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
+        router = Router(registry, policy, key, objective=objective)
         texts = open_texts(config, keys, pool)
         background.texts = texts.learner
+        routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
         parts = Parts(
-            OnlineService(pool, router, RouteTable(config.gateway, registry), upstreams.of, texts=texts.calls),
+            OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, texts=texts.calls),
             open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping
 from functools import cache
 
 from upturn.agents import AgentFunction, load_function, precision, sampling, temperature, template_options
-from upturn.config import AgentConfig, Config, UpstreamConfig
+from upturn.config import AgentConfig, Config, PriceConfig, UpstreamConfig
 from upturn.dialects import ModelAnswer, ModelRequest, ToolCall
 from upturn.loop.online import message_text
 from upturn.models import LocalModel, Model, load_local
@@ -53,6 +53,13 @@ class Upstreams:
                 raise LookupError(f"agent version {version_id!r} is not in service")
             self._made[version_id] = self._make(version)
         return self._made[version_id]
+
+    def price(self, version_id: str) -> PriceConfig | None:
+        """Returns the price of a version's tokens; None = unknown."""
+        version = self._versions.get(version_id)
+        if version is None:
+            return None
+        return self._config.price_of(version.agent, version.model_name)
 
     def all(self) -> Mapping[str, Upstream]:
         """Returns the upstreams that have been made, by version."""

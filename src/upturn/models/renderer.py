@@ -8,7 +8,8 @@ conversation that a ``RerenderingRenderer`` renders again because it has become 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from functools import cache
+from typing import NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 from tokenizers import Tokenizer
 
@@ -76,16 +77,26 @@ class MessageRenderer(Protocol):
         """The ids of each call of one message; raises RecordError if it cannot."""
 
 
+def _reads_messages(renderer: Renderer) -> TypeGuard[MessageRenderer]:
+    return _implements(type(renderer), MessageRenderer)
+
+
+@cache
+def _implements(kind: type, protocol: type) -> bool:
+    """``issubclass``, once per class: with a protocol it takes 0.1 ms, and every turn asks."""
+    return issubclass(kind, protocol)
+
+
 def read_parts(renderer: Renderer, token_ids: Sequence[int]) -> tuple[OutputPart, ...]:
     """The calls of a model's output; one part with other renderers."""
-    if isinstance(renderer, MessageRenderer):
+    if _reads_messages(renderer):
         return renderer.read_all(token_ids)
     return (OutputPart(len(token_ids), renderer.read(token_ids)),)
 
 
 def write_parts(renderer: Renderer, actions: Sequence[Action]) -> tuple[tuple[int, ...], ...]:
     """The ids of each call of one message; raises RecordError if the renderer cannot write several."""
-    if isinstance(renderer, MessageRenderer):
+    if _reads_messages(renderer):
         return renderer.write_all(actions)
     if len(actions) > 1:
         raise RecordError(
@@ -134,6 +145,10 @@ class RerenderingRenderer(Protocol):
         """Tokens that a text takes within a conversation, without its surroundings."""
 
 
+def _extends_conversations(renderer: Renderer) -> TypeGuard[ConversationRenderer]:
+    return _implements(type(renderer), ConversationRenderer)
+
+
 def next_prompt(
     renderer: Renderer,
     history: tuple[int, ...],
@@ -145,7 +160,7 @@ def next_prompt(
     """The ids a model reads before it answers ``observation``, after ``turns``."""
     if not turns:
         return renderer.open(observation, prompt)
-    if isinstance(renderer, ConversationRenderer):
+    if _extends_conversations(renderer):
         return renderer.next_prompt(history, turns, observation=observation, prompt=prompt)
     return history + renderer.extend(observation)
 

@@ -15,7 +15,16 @@ from upturn.records.codec import (
     serialization_problem,
     to_json,
 )
-from upturn.records.decision import Alternative, Arm, Decision, FamilySource, Feedback, FeedbackSubject, TextSource
+from upturn.records.decision import (
+    Alternative,
+    Arm,
+    Decision,
+    FamilySource,
+    Feedback,
+    FeedbackSubject,
+    Forecast,
+    TextSource,
+)
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
 from upturn.records.key import AdminAct, ApiKey, Role
@@ -67,6 +76,7 @@ __all__ = [
     "FamilySource",
     "Feedback",
     "FeedbackSubject",
+    "Forecast",
     "GateResult",
     "Group",
     "JsonValue",

@@ -34,7 +34,7 @@ class Call:
     """Written tokens, reasoning included."""
     reasoning_tokens: int = 0
     cost_usd: float | None = None
-    """None = the model has no price."""
+    """None = the model has no price, or the call failed before an answer began."""
     seconds: float = 0.0
     """From the call's arrival to the answer's end."""
     first_token_seconds: float | None = None
@@ -54,6 +54,8 @@ class Call:
     """What was taken out of the request before it was sent, such as tools that the provider runs."""
     is_capture_complete: bool = False
     """True = ``CallContent.tokens`` has every token that the model read and wrote."""
+    is_usage_estimated: bool = False
+    """True = the server reported no tokens, or not all; those that it did not report are estimated by length."""
 
 
 @record

@@ -21,6 +21,17 @@ FeedbackSubject = Literal["trajectory", "decision", "episode"]
 
 
 @record
+class Forecast:
+    """What choosing a version was expected to use when the decision was made."""
+
+    cost_usd: float | None
+    """None = the version had no price."""
+    seconds: float
+    handicap: float
+    """Weighted cost, latency and switching, in units of reward; the policy maximised reward minus handicap."""
+
+
+@record
 class Alternative:
     """One agent version that the arbiter considered."""
 
@@ -31,6 +42,8 @@ class Alternative:
     """Posterior mean success rate in this family; None = not eligible, or the policy has no estimate."""
     excluded_by: str = ""
     """Why it was not eligible; empty = eligible."""
+    forecast: Forecast | None = None
+    """None = not eligible, or nothing was forecast: there were neither prices nor weights in the objective."""
 
 
 @record

@@ -1,11 +1,9 @@
 """The settings of a teacher, a frozen model that scores the tokens of the model in training. No torch here."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from upturn.config import Count, FilePath, Positive, Settings, Share, report_unused, settings
+from upturn.config import Count, FilePath, Positive, Settings, Share, Url, report_unused, settings
 
 TeacherDialect = Literal["vllm", "sglang", "openai"]
 TeacherEstimator = Literal["sampled", "full"]
@@ -31,7 +29,7 @@ class TeacherSettings(Settings):
     token answers for itself alone, as in the method's description; 1 = for the whole rest, as in a return."""
     weights: TeacherPrecision = "float32"
     """Data type of a local teacher's weights."""
-    url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
+    url: Url = ""
     """Base URL of a server that has the teacher; empty = the teacher is computed here."""
     dialect: TeacherDialect = "vllm"
     """With ``url``: its API. ``vllm``: completions with ``prompt_logprobs``; ``sglang``: ``/generate`` with

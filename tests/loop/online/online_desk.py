@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RunKey
-from upturn.config import GatewayConfig
+from upturn.config import GatewayConfig, PriceConfig
 from upturn.dialects import FinishReason, ModelAnswer, ModelRequest, Part, Text, TokenUsage
 from upturn.loop.online import OnlineService, RouteTable
 from upturn.models.upstreams import Exchange, Forwarded, FunctionUpstream, Upstream, UpstreamCall, UpstreamError
@@ -72,8 +72,13 @@ class Desk(NamedTuple):
     upstreams: Mapping[str, Scripted]
 
 
-def open_desk(pool: Pool, config: GatewayConfig = CONFIG, agents: tuple[str, ...] = ("ann", "ben")) -> Desk:
-    """A service over the pool with one version of each agent."""
+def open_desk(
+    pool: Pool,
+    config: GatewayConfig = CONFIG,
+    agents: tuple[str, ...] = ("ann", "ben"),
+    prices: Mapping[str, PriceConfig] = {},
+) -> Desk:
+    """A service over the pool with one version of each agent. ``prices``: by version."""
     registry = AgentRegistry()
     for agent in agents:
         registry.add(AgentVersion(agent, "1", "callable", model="module:function"))
@@ -85,4 +90,6 @@ def open_desk(pool: Pool, config: GatewayConfig = CONFIG, agents: tuple[str, ...
         return scripted[version]
 
     router = Router(registry, DiscountedThompson(), RunKey("test", 0))
-    return Desk(OnlineService(pool, router, RouteTable(config, registry), upstream), pool, scripted)
+    return Desk(
+        OnlineService(pool, router, RouteTable(config, registry), upstream, price=prices.get), pool, scripted
+    )

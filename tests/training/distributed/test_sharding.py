@@ -105,7 +105,7 @@ def _repeated(point: CurvePoint) -> set[str]:
 
     Whether a batch branches, and so which attention computes it, is among those that do.
     """
-    return {name for name in point.metrics.keys() - UNREPEATED if not name.startswith("attention_by_")}
+    return {name for name in point.metrics.keys() - UNREPEATED if not name.startswith("attention_")}
 
 
 @pytest.mark.parametrize("name", EXACT)

@@ -21,7 +21,7 @@ from upturn.config import AccessConfig, LimitSettings
 from upturn.dialects import RequestError
 from upturn.gateway.access.keys import Caller
 from upturn.pool.access import Spending
-from upturn.records import ApiKey
+from upturn.records import ApiKey, Call
 
 NumberT = TypeVar("NumberT", int, float)
 _MINUTE = 60.0
@@ -228,6 +228,10 @@ class Usage:
         self._limiter.budgets.reserve(self._owners, -self._usd)
         if cost_usd:
             self._limiter.budgets.charge(self._owners, cost_usd)
+
+    def settle_call(self, call: Call) -> None:
+        """Settles a stored call."""
+        self.settle_once(tokens=call.input_tokens + call.output_tokens, cost_usd=call.cost_usd)
 
     def settle_once(self, *, tokens: int, cost_usd: float | None) -> None:
         """Settles a call that is not settled yet."""

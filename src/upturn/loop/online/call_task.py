@@ -9,8 +9,8 @@ from upturn.records import MODEL_CALL, JsonValue, Task, fields_json
 
 GENERAL = "general"
 """The family of calls that name none and match no rule."""
-_BYTES_A_TOKEN = 4
-"""English text has about four bytes a token; it only sorts calls into short and long ones."""
+BYTES_A_TOKEN = 4
+"""English text has about four bytes a token; for estimates."""
 _LONGEST_INSTRUCTION = 4_000
 """Characters of the last user message that are used as features of a call."""
 
@@ -64,7 +64,7 @@ def estimated_tokens(request: ModelRequest) -> int:
     size = sum(len(message_text(message).encode(errors="replace")) for message in request.messages)
     if request.tools:
         size += len(fields_json(Toolbox(request.tools)))
-    return -(-size // _BYTES_A_TOKEN)
+    return -(-size // BYTES_A_TOKEN)
 
 
 def _context(request: ModelRequest, route: str, *, is_guess: bool) -> Mapping[str, JsonValue]:

@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from upturn.arbiter import Router
 from upturn.arbiter.texts import encode_buckets, text_buckets
+from upturn.config import PriceConfig
 from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
 from upturn.errors import RoutingError
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import Place, call_task, last_instruction
+from upturn.loop.online.call_usage import call_usage
 from upturn.loop.online.episode import (
     Client,
     EpisodeTracker,
@@ -109,17 +111,17 @@ class OnlineService:
         routes: RouteTable,
         upstream: Callable[[str], Upstream],
         *,
-        cost: Callable[[str, TokenUsage], float | None] = lambda _version, _usage: None,
+        price: Callable[[str], PriceConfig | None] = lambda _: None,
         texts: CallTexts = _NO_TEXTS,
     ) -> None:
-        """``upstream``: of an agent version's id; LookupError for one that cannot be called. ``cost``: in USD, of
-        a version and its usage; None = it has no price."""
+        """``upstream``: of an agent version's id; LookupError for one that cannot be called. ``price``: of an
+        agent version's id; None = unknown."""
         self.pool = pool
         self.router = router
         self.routes = routes
         self.log = CallLog(pool)
         self._upstream = upstream
-        self._cost = cost
+        self.price = price
         self.texts = texts
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -234,15 +236,19 @@ class OnlineService:
         return None if call is None else (call.prefix, Known(call.id, call.episode, call.agent_version))
 
     @asynccontextmanager
-    async def serve(self, arrival: Arrival) -> "AsyncIterator[LiveCall]":
+    async def serve(
+        self, arrival: Arrival, on_record: Callable[[Call], None] = lambda _: None
+    ) -> "AsyncIterator[LiveCall]":
         """Decides the call and opens its upstream; the answer is in the block, as ``LiveCall.chunks``.
+
+        ``on_record`` gets the call's record before it is stored, also that of a failed or cancelled call.
 
         Raises RequestError if the call cannot be decided, or no upstream answers it; the latter is stored. Leaving
         the block before the answer's end, or being cancelled, ends the upstream's call and stores a cancelled call.
         """
         embedder = self.texts.embedder
         embedded = None if embedder is None else await embedder.features(last_instruction(arrival.request))
-        live = LiveCall(self, self.decide(arrival, embedded))
+        live = LiveCall(self, self.decide(arrival, embedded), on_record)
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
         try:
@@ -256,9 +262,14 @@ class OnlineService:
         finally:
             self.router.load.release(agent)
 
-    async def embed(self, arrival: Arrival) -> tuple[bytes, Mapping[str, str]]:
-        """Returns the answer to a request for embeddings, and the headers for the client, once it is durable."""
-        live = LiveCall(self, self.decide(arrival))
+    async def embed(
+        self, arrival: Arrival, on_record: Callable[[Call], None] = lambda _: None
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """Returns the answer to a request for embeddings, and the headers for the client, once it is durable.
+
+        ``on_record``: see ``serve``.
+        """
+        live = LiveCall(self, self.decide(arrival), on_record)
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
         try:
@@ -293,15 +304,11 @@ class OnlineService:
             agent=decided.arrival.sub_agent,
         )
 
-    def cost(self, version: str, usage: TokenUsage) -> float | None:
-        """Returns what a call cost, in USD; None = the version has no price."""
-        return self._cost(version, usage)
-
 
 class LiveCall:
     """A call whose answer is on its way."""
 
-    def __init__(self, service: OnlineService, decided: Decided) -> None:
+    def __init__(self, service: OnlineService, decided: Decided, on_record: Callable[[Call], None]) -> None:
         self.decided = decided
         self.agent_version = decided.decision.chosen
         """The version that is tried, or that answers."""
@@ -310,6 +317,7 @@ class LiveCall:
         self.upstream_seconds = 0.0
         """Time that was spent waiting for upstreams."""
         self._service = service
+        self._on_record = on_record
         self._exchange: Exchange | None = None
         self._attempted: list[str] = []
         self._changes = list(decided.arrival.changes)
@@ -410,8 +418,9 @@ class LiveCall:
         await self._service.log.store(records)
 
     def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[Decision, Call, CallContent]:
-        decided, answer, usage = self.decided, outcome.answer, outcome.usage or TokenUsage()
+        decided, answer = self.decided, outcome.answer
         placement, arrival = decided.placement, decided.arrival
+        used = call_usage(status, outcome, arrival.request, self._service.price(self.agent_version))
         is_complete = status == "answered" and answer is not None
         call = Call(
             id=decided.decision.id,
@@ -423,11 +432,12 @@ class LiveCall:
             status=status,
             key=arrival.client.key,
             finish=answer.finish if is_complete and answer is not None else "",
-            input_tokens=usage.input,
-            cached_input_tokens=usage.cached_input,
-            output_tokens=usage.output,
-            reasoning_tokens=usage.reasoning,
-            cost_usd=self._service.cost(self.agent_version, usage),
+            input_tokens=used.tokens.input,
+            cached_input_tokens=used.tokens.cached_input,
+            output_tokens=used.tokens.output,
+            reasoning_tokens=used.tokens.reasoning,
+            is_usage_estimated=used.is_estimated,
+            cost_usd=used.cost_usd,
             seconds=perf_counter() - arrival.started,
             first_token_seconds=outcome.first_token_seconds,
             error=outcome.failure or "",
@@ -441,6 +451,7 @@ class LiveCall:
             is_capture_complete=outcome.tokens is not None,
         )
         self.record = call
+        self._on_record(call)
         new_messages = arrival.request.messages[placement.shared :]
         tools = (
             ""

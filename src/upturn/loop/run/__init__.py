@@ -17,6 +17,7 @@ from upturn.loop.run.context import (
 )
 from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import read_progress
+from upturn.loop.run.objective import objective_of
 from upturn.loop.run.preflight import load_checked_kit, name_problems
 from upturn.loop.run.reload import ConfigChanges, apply_agents, config_changes, reload_config
 from upturn.loop.run.reward_models import proxy_scores
@@ -39,6 +40,7 @@ __all__ = [
     "limits_of",
     "load_checked_kit",
     "name_problems",
+    "objective_of",
     "open_run",
     "policy_of",
     "proxy_scores",

@@ -27,6 +27,7 @@ from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
 from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import Journal
+from upturn.loop.run.objective import objective_of
 from upturn.loop.run.preflight import load_checked_kit
 from upturn.loop.run.reward_models import check_same_models
 from upturn.loop.run.task_source import served_families, trained_families
@@ -194,8 +195,8 @@ def open_run(
         policy = policy_of(config)
         in_service = _configured_agents(config, pool, registry := AgentRegistry())
         run_id, seed = run_dir.name, config.run.seed
-        router = Router(registry, policy, RunKey(run_id, seed))
         learner = Learner(pool, policy, tenant=config.pool.tenant, metrics=config.gateway.metrics)
+        router = Router(registry, policy, RunKey(run_id, seed), objective=objective_of(config, registry, learner))
         service = Service(runtime, router, pool, Purpose(f"{run_id}/service", seed), learner=learner)
         progress = FailureProgress(progress, service.failures)
         world = None if world is None else replace(world, device=device)

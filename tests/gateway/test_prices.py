@@ -1,0 +1,169 @@
+"""Tokens and money of calls over HTTP: records, episodes, metrics, router state, budgets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.loop.online.online_desk import Desk, open_desk
+from upturn.config import AccessConfig, GatewayConfig, PriceConfig, TenantConfig
+from upturn.dialects import ModelAnswer, Text, TokenUsage
+from upturn.gateway import Observer, Parts, build_app, open_gateway
+from upturn.gateway.access import open_guard
+from upturn.gateway.observation import GatewayMetrics
+from upturn.loop.trainers.registry import parse_full_config
+from upturn.models.upstreams import UpstreamError
+from upturn.pool import Pool
+from upturn.pool.calls import calls_of_episode
+
+ANN = "ann@1"
+PRICES = {ANN: PriceConfig(input=1_000.0, output=10_000.0, cached_input=100.0)}
+"""A call with 10 read and 5 written tokens costs 0.06 USD."""
+CHAT = {"model": "ann", "messages": [{"role": "user", "content": "hello"}]}
+IN_EPISODE = {"x-upturn-episode": "run"}
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[Pool]:
+    with Pool.open(tmp_path / "pool.db") as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def gateway(
+    pool: Pool, usd_per_day: float | None = None
+) -> AsyncIterator[tuple[httpx2.AsyncClient, Desk, GatewayMetrics]]:
+    """A gateway with prices; ``usd_per_day``: of the tenant."""
+    desk, metrics = open_desk(pool, prices=PRICES), GatewayMetrics()
+    access = AccessConfig(tenants=(TenantConfig(name="default", usd_per_day=usd_per_day),))
+    guard = open_guard(access, pool, host="127.0.0.1", tenant="default")
+    app = build_app(Parts(desk.service, guard, Observer(metrics, None), GatewayConfig()))
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client, desk, metrics
+
+
+async def test_money_stands_on_calls_episodes_metrics_and_state(pool: Pool) -> None:
+    async with gateway(pool) as (client, desk, metrics):
+        usage = TokenUsage(10, 5, cached_input=4)
+        desk.upstreams[ANN].answer = lambda _: ModelAnswer("", "m", (Text("yes"),), "stop", usage)
+        for _ in range(2):
+            answer = await client.post("/v1/chat/completions", json=CHAT, headers=IN_EPISODE)
+            assert answer.status_code == 200, answer.text
+        episode = (await client.get("/v1/episodes/run")).json()
+        state = (await client.get("/v1/router/state")).json()
+    cost = (6 * 1_000 + 4 * 100 + 5 * 10_000) / 1e6
+    assert [call["cost_usd"] for call in episode["calls"]] == [pytest.approx(cost)] * 2
+    assert (episode["input_tokens"], episode["cached_input_tokens"], episode["output_tokens"]) == (20, 8, 10)
+    assert episode["cost_usd"] == pytest.approx(2 * cost)
+    assert not episode["calls"][0]["is_usage_estimated"]
+    assert f'upturn_cost_usd_total{{agent="ann"}} {2 * cost}' in metrics.page().decode()
+    prices = {entry["version"]: entry["price"] for entry in state["families"][0]["candidates"]}
+    assert prices == {ANN: {"input": 1000.0, "cached_input": 100.0, "output": 10000.0}, "ben@1": None}
+
+
+async def test_a_model_without_price_has_no_cost(pool: Pool) -> None:
+    async with gateway(pool, usd_per_day=0.01) as (client, _, _metrics):
+        for _ in range(2):
+            answer = await client.post("/v1/chat/completions", json=CHAT | {"model": "ben"}, headers=IN_EPISODE)
+            assert answer.status_code == 200, answer.text
+        episode = (await client.get("/v1/episodes/run")).json()
+    assert episode["cost_usd"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", CHAT),
+        ("/v1/messages", CHAT | {"max_tokens": 9}),
+        ("/v1/responses", {"model": "ann", "input": "hello"}),
+        ("/v1/embeddings", {"model": "ann", "input": "hello"}),
+    ],
+)
+async def test_a_spent_budget_refuses_in_the_callers_dialect_also_after_a_restart(
+    pool: Pool, path: str, body: Any
+) -> None:
+    async with gateway(pool, usd_per_day=0.1) as (client, desk, _):
+        for _ in range(2):
+            assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+        refused = await client.post(path, json=body)
+        assert len(desk.upstreams[ANN].calls) == 2
+    async with gateway(pool, usd_per_day=0.1) as (client, desk, _):
+        again = await client.post(path, json=body)
+        assert not desk.upstreams[ANN].calls
+    for answer in (refused, again):
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) > 0
+        error = answer.json()["error"]
+        assert "has spent 0.12 of 0.1 USD of this day" in error["message"]
+        assert (error["type"] == "rate_limit_error") == (path == "/v1/messages")
+
+
+async def test_a_failed_call_leaves_the_budget_as_it_is(pool: Pool) -> None:
+    async with gateway(pool, usd_per_day=0.05) as (client, desk, _):
+        desk.upstreams[ANN].error = UpstreamError("down", kind="connect")
+        assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 502
+        desk.upstreams[ANN].error = None
+        assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200
+        assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 429
+
+
+async def test_a_client_that_leaves_pays_an_estimate(pool: Pool) -> None:
+    """Leaving before the end does not evade a budget."""
+    async with gateway(pool, usd_per_day=0.001) as (client, desk, _):
+        upstream = desk.upstreams[ANN]
+        upstream.gate = asyncio.Event()
+        calling = asyncio.ensure_future(client.post("/v1/chat/completions", json=CHAT, headers=IN_EPISODE))
+        while not upstream.calls:
+            await asyncio.sleep(0)
+        calling.cancel()
+        await asyncio.gather(calling, return_exceptions=True)
+        upstream.gate = None
+        assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 429
+        await desk.service.log.drain()
+    [stored] = calls_of_episode(pool.engine, "run", tenant="default")
+    assert (stored.call.status, stored.call.input_tokens, stored.call.is_usage_estimated) == ("cancelled", 2, True)
+    assert stored.call.cost_usd == pytest.approx(2 * 1_000 / 1e6)
+
+
+CONFIG = {
+    "agents": [
+        {"name": "dear", "kind": "callable", "import_path": "tests.gateway.test_prices:answer", "price": "dear"},
+        {"name": "free", "kind": "callable", "import_path": "tests.gateway.test_prices:answer", "price": "free"},
+    ],
+    "prices": {"dear": {"input": 1_000, "output": 1_000}, "free": {"input": 0, "output": 0}},
+    "routing": {"policy": "thompson", "objective": {"cost_weight": 10.0}},
+    "loop": {"train": []},
+}
+
+
+def answer(instruction: str, turns: object, observation: object) -> str:
+    """The agent of these tests."""
+    return "yes"
+
+
+async def test_the_objective_of_the_configuration_routes_to_what_is_cheap(tmp_path: Path) -> None:
+    config = parse_full_config({**CONFIG, "pool": {"path": str(tmp_path / "pool.db")}})
+    states: list[Any] = []
+    for _ in range(2):  # a restart changes no forecast
+        with open_gateway(config, {}, host="127.0.0.1") as opened:
+            transport = httpx2.ASGITransport(app=opened.app)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                if not states:
+                    body = CHAT | {"model": "default"}
+                    decided = [(await client.post("/v1/chat/completions", json=body)).headers for _ in range(20)]
+                    thumb = {"metric": "thumbs", "value": 1, "decision_id": decided[0]["x-upturn-decision"]}
+                    assert (await client.post("/v1/feedback", json=thumb)).status_code == 200  # it learns now
+                states.append((await client.get("/v1/router/state")).json())
+    assert sum(headers["x-upturn-agent-version"] == "free@base" for headers in decided) >= 17  # P(fewer) < 1e-5
+    assert states[0]["objective"] == {"cost_weight": 10.0, "latency_weight": 0.0}
+    free, dear = (
+        {c["agent"]: c for c in states[0]["families"][0]["candidates"]}[name] for name in ("free", "dear")
+    )
+    assert (free["forecast"]["cost_usd"], free["forecast"]["handicap"]) == (0.0, 0.0)
+    assert dear["forecast"]["handicap"] == pytest.approx(10 * dear["forecast"]["cost_usd"])
+    assert states[1]["families"][0]["candidates"] == states[0]["families"][0]["candidates"]

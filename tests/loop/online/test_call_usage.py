@@ -1,0 +1,68 @@
+"""Tokens and costs of calls: reported, estimated, unknown."""
+
+from dataclasses import replace
+
+import pytest
+
+from upturn.config import PriceConfig
+from upturn.dialects import Message, ModelAnswer, ModelRequest, Reasoning, Text, TokenUsage, ToolCall
+from upturn.loop.online.call_usage import CallUsage, call_usage
+from upturn.models.upstreams import CallOutcome
+
+PRICE = PriceConfig(input=1.0, output=10.0, cached_input=0.1)
+ASKED = ModelRequest("default", (Message("user", (Text("x" * 400),)),))
+ANSWER = ModelAnswer("1", "m", (Reasoning("y" * 12), Text("z" * 8), ToolCall("c", "find", '{"a":1}')), "stop")
+REPORTED = TokenUsage(input=1_000, output=100, cached_input=600)
+
+
+def test_reported_tokens_are_charged_at_their_prices() -> None:
+    used = call_usage("answered", CallOutcome(ANSWER, usage=REPORTED), ASKED, PRICE)
+    assert used[:2] == (REPORTED, False)
+    assert used.cost_usd == pytest.approx((400 * 1.0 + 600 * 0.1 + 100 * 10.0) / 1e6)
+
+
+def test_without_a_price_nothing_is_estimated_and_the_cost_is_unknown() -> None:
+    assert call_usage("answered", CallOutcome(ANSWER), ASKED, None) == CallUsage(TokenUsage(), False, None)
+    assert call_usage("answered", CallOutcome(ANSWER, usage=REPORTED), ASKED, None).cost_usd is None
+
+
+def test_a_price_of_0_is_a_known_cost() -> None:
+    free = PriceConfig(input=0.0, output=0.0)
+    assert call_usage("answered", CallOutcome(ANSWER, usage=REPORTED), ASKED, free).cost_usd == 0.0
+
+
+def test_an_answer_without_reported_tokens_is_estimated_at_four_bytes_a_token() -> None:
+    estimated = TokenUsage(input=100, output=8)  # 400 bytes; 12 + 8 + 4 + 7 = 31 bytes
+    used = call_usage("answered", CallOutcome(ANSWER), ASKED, PRICE)
+    assert used[:2] == (estimated, True)
+    assert used.cost_usd == pytest.approx(180 / 1e6)
+
+
+def test_a_call_that_the_client_left_costs_what_was_read_and_written() -> None:
+    begun = CallOutcome(ANSWER, usage=TokenUsage(input=1_000, output=1, cached_input=600), failure="left")
+    used = call_usage("cancelled", begun, ASKED, PRICE)
+    assert used.tokens == TokenUsage(input=1_000, output=8, cached_input=600)
+    assert used.is_estimated
+    before = call_usage("cancelled", CallOutcome(failure="left"), ASKED, PRICE)
+    assert before[:2] == (TokenUsage(input=100), True)
+    assert before.cost_usd == pytest.approx(100 / 1e6)
+
+
+def test_a_call_that_failed_before_its_answer_has_no_known_cost() -> None:
+    assert call_usage("failed", CallOutcome(failure="refused"), ASKED, PRICE) == CallUsage(
+        TokenUsage(), False, None
+    )
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        replace(REPORTED, output=-5),
+        replace(REPORTED, cached_input=2_000),
+        replace(REPORTED, input=10**400),
+        replace(REPORTED, cached_input=-1),
+    ],
+)
+def test_absurd_reports_are_not_believed(absurd: TokenUsage) -> None:
+    used = call_usage("answered", CallOutcome(ANSWER, usage=absurd), ASKED, PRICE)
+    assert used == call_usage("answered", CallOutcome(ANSWER), ASKED, PRICE)
