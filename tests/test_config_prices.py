@@ -89,3 +89,21 @@ def test_weights_need_a_policy_that_weighs_and_costs_need_prices() -> None:
     ]
     routing = {"policy": "cheapest", "objective": {"cost_weight": 1}}
     parse_full_config({"agents": [FAR], "prices": prices, "routing": routing, "loop": {"train": []}})
+
+
+def test_regions_that_no_agent_has_are_refused() -> None:
+    agents = [FAR | {"region": "us"}, NEAR]
+    wanted = {"tenants": [{"name": "shop", "regions": ["eu"]}]}
+    with pytest.raises(ConfigError) as caught:
+        parse_full_config({"agents": agents, "access": wanted, "loop": {"train": []}})
+    assert list(caught.value.problems) == [
+        "access.tenants[0].regions = ['eu'] allows no agent; the regions of [[agents]] are: 'us'"
+    ]
+    routes = [{"name": "r", "regions": ["eu", "us"]}]
+    parse_full_config({"agents": agents, "gateway": {"routes": routes}, "loop": {"train": []}})
+
+
+def test_programs_answer_no_calls_and_support_nothing_in_them() -> None:
+    program = {"name": "mine", "kind": "program", "url": "http://x", "model": "m", "import_path": "a:b"}
+    [problem] = problems_of([program | {"supports": ["tools"]}], {})
+    assert "supports = ('tools',) has no effect with agents[0].kind = 'program'" in problem

@@ -5,6 +5,7 @@ A message states what was wrong, the value, what is allowed and what to do.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 
 class UpturnError(Exception):
@@ -78,6 +79,13 @@ class FileFormatError(UpturnError, ValueError):
 
 class RoutingError(UpturnError, RuntimeError):
     """No agent is eligible for a task."""
+
+    def __init__(
+        self, message: str, *, kind: Literal["unavailable", "unable", "over_budget"] = "unavailable"
+    ) -> None:
+        """``unable``: none of the agents ever may do such a task. ``over_budget``: those that may cost too much."""
+        super().__init__(message)
+        self.kind = kind
 
 
 class TrainingError(UpturnError, RuntimeError):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from upturn.cli.route import find_decision, route_app
 from upturn.errors import ConfigError, IngestError, UnknownNameError
 from upturn.pool import Pool
-from upturn.records import Alternative, Decision, Feedback, Task
+from upturn.records import Alternative, Call, Decision, Feedback, Forecast, Task
 
 FILES = Path(__file__).parents[1] / "data" / "arbiter"
 ROUTELLM = Path(__file__).parents[3] / "shared" / "data" / "routellm_gsm8k_responses.csv"
@@ -194,6 +194,52 @@ def test_evaluate_fails_a_worse_policy_and_refuses_without_outcomes(rated_pool: 
     assert refused["reasons"][0] == "no decision has an evaluated outcome"
     few = evaluate(rated_pool, tmp_path, "a", "--metric", "thumbs", "--min-decisions", "401", code=1)
     assert few["reasons"] == ["400 independent decisions have a reward, but 401 are needed; log more of them"]
+
+
+def test_evaluate_weighs_costs_and_shows_them(tmp_path: Path) -> None:
+    """a@1 succeeds in 90 % for 0.02 USD, b@1 in 80 % for 0.002 USD; at 10 a USD that is .7 against .78."""
+    path, costs = tmp_path / "weighed.db", {"a@1": 0.02, "b@1": 0.002}
+    records: list[Decision | Call | Feedback] = []
+    for number in range(600):
+        chosen = "ab"[number % 2] + "@1"
+        plain = decision(f"d{number}", chosen)
+        options = [
+            replace(option, forecast=Forecast(costs[option.agent_version], 1.0, 0.0))
+            for option in plain.alternatives[:2]
+        ]
+        records.append(replace(plain, episode=None, alternatives=tuple(options)))
+        call = Call(f"d{number}", "default", f"e{number}", "", "chat", chosen, "answered", seconds=2.0)
+        records.append(replace(call, cost_usd=costs[chosen]))
+        is_good = number // 2 % 10 < (9 if chosen == "a@1" else 8)
+        records.append(Feedback(f"f{number}", "decision", f"d{number}", "thumbs", 1.0 if is_good else -1.0))
+    with Pool.open(path) as opened:
+        opened.append(*records)
+    (tmp_path / "new.toml").write_text(WEIGHED)
+    printed = run("evaluate", str(path), "--policy", str(tmp_path / "new.toml"), "--metric", "thumbs")
+    assert printed["objective"] == {"cost_weight": 10.0, "latency_weight": 0.0}
+    assert (printed["decisions"], printed["decisions_without_forecast"]) == (600, 0)
+    assert printed["shares"]["b"] > 0.9
+    by_name = printed["by_name"]
+    assert by_name["logged"]["value"] == pytest.approx(0.74)
+    assert by_name["gain"]["value"] > 0.02
+    assert {result["unit"] for name, result in by_name.items() if name in ("gain", "logged", "dr")} == {"objective"}
+    assert (by_name["logged cost"]["value"], by_name["logged cost"]["unit"]) == (pytest.approx(0.011), "USD")
+    assert by_name["cost"]["value"] < 0.005
+    assert (by_name["seconds"]["value"], by_name["seconds"]["unit"]) == (pytest.approx(2.0), "s")
+    explained = run("explain", "d0", "--pool", str(path))["by_name"]
+    assert (explained["cost a@1"]["value"], explained["handicap a@1"]["value"]) == (0.02, 0.0)
+
+
+WEIGHED = """
+agents = [
+  { name = "a", kind = "callable", import_path = "desk:a", price = "a" },
+  { name = "b", kind = "callable", import_path = "desk:b", price = "a" },
+]
+prices = { a = { input = 1, output = 1 } }
+environment = { name = "desk:kit" }
+loop = { train = [] }
+routing = { policy = "epsilon_greedy", epsilon = 0.05, objective = { cost_weight = 10 } }
+"""
 
 
 def test_replay_shows_estimates_beside_the_truth() -> None:

@@ -10,14 +10,23 @@ import httpx2
 import pytest
 
 from tests.loop.online.online_desk import Desk, open_desk
-from upturn.config import AccessConfig, GatewayConfig, PriceConfig, TenantConfig
+from upturn.arbiter import Constraints, Consumption, Objective
+from upturn.config import (
+    AccessConfig,
+    AgentConfig,
+    GatewayConfig,
+    ObjectiveConfig,
+    PriceConfig,
+    RouteConfig,
+    TenantConfig,
+)
 from upturn.dialects import ModelAnswer, Text, TokenUsage
 from upturn.gateway import Observer, Parts, build_app, open_gateway
 from upturn.gateway.access import open_guard
 from upturn.gateway.observation import GatewayMetrics
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.models.upstreams import UpstreamError
-from upturn.pool import Pool
+from upturn.pool import ALL_TENANTS, Pool
 from upturn.pool.calls import calls_of_episode
 
 ANN = "ann@1"
@@ -167,3 +176,79 @@ async def test_the_objective_of_the_configuration_routes_to_what_is_cheap(tmp_pa
     assert (free["forecast"]["cost_usd"], free["forecast"]["handicap"]) == (0.0, 0.0)
     assert dear["forecast"]["handicap"] == pytest.approx(10 * dear["forecast"]["cost_usd"])
     assert states[1]["families"][0]["candidates"] == states[0]["families"][0]["candidates"]
+
+
+async def test_calls_in_flight_reserve_what_they_will_probably_cost(pool: Pool) -> None:
+    """Ten calls at once do not spend ten times what is left."""
+    async with gateway(pool, usd_per_day=6.0) as (client, desk, _):
+        desk.service.router.objective = objective(pool)
+        upstream = desk.upstreams[ANN]
+        upstream.gate = asyncio.Event()
+        calls = [asyncio.ensure_future(client.post("/v1/chat/completions", json=CHAT)) for _ in range(10)]
+        while sum(call.done() for call in calls) + len(upstream.calls) < 10:
+            await asyncio.sleep(0)
+        assert len(upstream.calls) == 2  # each is expected to cost 0.5 + 2 USD
+        upstream.gate.set()
+        answers = await asyncio.gather(*calls)
+        assert sorted(answer.status_code for answer in answers) == [200] * 2 + [429] * 8
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert int(refused.headers["retry-after"]) > 0
+        error = refused.json()["error"]
+        assert error["code"] == "budget_exceeded"
+        start = "the tenant 'default' has spent 0 of 6 USD of this day (UTC), and calls in flight will cost about 5"
+        assert error["message"].startswith(f"{start}, and no agent is eligible")
+        assert "ann@1: expected to cost 2.5 USD, and 1 USD of the budget are left" in error["message"]
+        assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200  # they cost less
+
+
+async def test_a_budget_that_nearly_ends_leaves_what_is_cheap(pool: Pool) -> None:
+    async with gateway(pool, usd_per_day=1.0) as (client, desk, _):
+        desk.service.router.objective = objective(pool)
+        for _ in range(10):
+            answer = await client.post("/v1/chat/completions", json=CHAT | {"model": "default"})
+            assert answer.headers["x-upturn-agent-version"] == "ben@1"
+            assert float(answer.headers["x-upturn-propensity"]) == 1.0
+        [decision, *_] = pool.decisions(tenant="default")
+    reasons = {option.agent_version: option.excluded_by for option in decision.alternatives}
+    assert reasons[ANN] == "expected to cost 2.5 USD, and 1 USD of the budget are left"
+
+
+def objective(pool: Pool) -> Objective:
+    """The objective with these prices and no weights."""
+    return Objective(ObjectiveConfig(), Consumption(pool, tenant=ALL_TENANTS), PRICES.get)
+
+
+async def test_a_call_that_no_agent_can_answer_is_refused_with_the_reasons(pool: Pool) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    body = CHAT | {"model": "default", "messages": [{"role": "user", "content": [image]}]}
+    blind = [AgentConfig(name, "callable", import_path="a:b", supports=("tools",)) for name in ("ann", "ben")]
+    async with gateway(pool) as (client, desk, _):
+        desk.service.router.constraints = Constraints(blind)
+        refused = await client.post("/v1/chat/completions", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "no_able_agent")
+        assert (
+            "ann@1: does not support images; ben@1: does not support images" in refused.json()["error"]["message"]
+        )
+        desk.service.router.constraints = Constraints(blind[:1])
+        desk.upstreams["ben@1"].error = UpstreamError("down", kind="connect")
+        assert (await client.post("/v1/chat/completions", json=body)).status_code == 502
+        assert not desk.upstreams[ANN].calls  # it is no fallback either
+
+
+async def test_a_route_may_allow_some_regions_only(pool: Pool) -> None:
+    settings = GatewayConfig(routes=(RouteConfig(name="default", regions=("eu",)), RouteConfig(name="any")))
+    desk = open_desk(pool, settings)
+    agents = [AgentConfig(name, "callable", import_path="a:b", region=where) for name, where in HOMES]
+    desk.service.router.constraints = Constraints(agents)
+    guard = open_guard(AccessConfig(), pool, host="127.0.0.1", tenant="default")
+    app = build_app(Parts(desk.service, guard, Observer(GatewayMetrics(), None), settings))
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for _ in range(8):
+            answer = await client.post("/v1/chat/completions", json=CHAT | {"model": "default"})
+            assert answer.headers["x-upturn-agent-version"] == "ben@1"
+        answer = await client.post("/v1/chat/completions", json=CHAT | {"model": "any"})
+        assert float(answer.headers["x-upturn-propensity"]) == 0.5
+
+
+HOMES = (("ann", "us"), ("ben", "eu"))

@@ -5,11 +5,12 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 """
 
 from upturn.arbiter.checker import check_routing_policy
+from upturn.arbiter.constraint import Constraints
 from upturn.arbiter.consumption import Consumption, Expected
 from upturn.arbiter.features import TEXT_FEATURES
 from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
-from upturn.arbiter.objective import Objective
+from upturn.arbiter.objective import Objective, cost_usd
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -59,7 +60,6 @@ from upturn.arbiter.policy_check import (
     learned_target,
 )
 from upturn.arbiter.posterior import Posterior, probability_best
-from upturn.arbiter.price import cost_usd
 from upturn.arbiter.recording import Recording, read_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
 from upturn.arbiter.replay import (
@@ -83,6 +83,7 @@ __all__ = [
     "Capability",
     "CheapestAboveBar",
     "CheckedEstimates",
+    "Constraints",
     "Consumption",
     "ContextualPolicy",
     "Count",

@@ -8,10 +8,25 @@ policy, so its probabilities, and the logged propensities, stay exact. They are 
 from collections.abc import Callable, Sequence
 from math import fsum
 
+from upturn.arbiter.constraint import prompt_tokens
 from upturn.arbiter.consumption import Consumption, Expected
-from upturn.arbiter.price import tokens_usd
 from upturn.config import ObjectiveConfig, PriceConfig
-from upturn.records import Forecast
+from upturn.dialects import TokenUsage
+from upturn.records import Forecast, Task
+
+PER = 1_000_000
+"""Prices are per million tokens."""
+
+
+def cost_usd(usage: TokenUsage, price: PriceConfig) -> float:
+    """Returns the cost of a call in USD."""
+    return _tokens_usd(usage.input, usage.cached_input, usage.output, price)
+
+
+def _tokens_usd(read: float, cached: float, written: float, price: PriceConfig) -> float:
+    """Returns the cost of tokens in USD. ``read`` includes ``cached``; numbers of tokens may be means."""
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    return ((read - cached) * price.input + cached * cached_price + written * price.output) / PER
 
 
 class Objective:
@@ -37,6 +52,16 @@ class Objective:
         weighed = zip(costs, seconds, handicaps(self.weights, costs, seconds), strict=True)
         return [Forecast(cost, duration, handicap) for cost, duration, handicap in weighed]
 
+    def expected_usd(self, task: Task, version: str) -> float | None:
+        """Returns what a call or task will probably cost, for budgets; None = the version has no price.
+
+        Unlike a forecast, it counts all of a prompt that is longer than usual.
+        """
+        price = self._price(version)
+        used = self.consumption.expected(task.family, version)
+        read = max(used.input_tokens, prompt_tokens(task))
+        return expected_cost(used._replace(input_tokens=read), price)
+
 
 def handicaps(weights: ObjectiveConfig, costs: Sequence[float | None], seconds: Sequence[float]) -> list[float]:
     """Returns the handicap of each version from its expected cost (None = unknown) and seconds."""
@@ -51,4 +76,4 @@ def expected_cost(used: Expected, price: PriceConfig | None) -> float | None:
     """Returns the expected cost in USD; None = the price is unknown."""
     if price is None:
         return None
-    return tokens_usd(used.input_tokens, used.cached_tokens, used.output_tokens, price)
+    return _tokens_usd(used.input_tokens, used.cached_tokens, used.output_tokens, price)

@@ -58,6 +58,10 @@ class LoggedOutcome:
     decision: Decision
     reward: float | None
     """In [0, 1]; None = no verdict."""
+    cost_usd: float | None = None
+    """What its call or task did cost; None = unknown."""
+    seconds: float | None = None
+    """How long its call or task took; None = unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ at most the margin.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum
 from typing import Literal
 
+from upturn.arbiter.objective_value import eligible, mean_used, option_handicaps, weighed, with_forecasts
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -24,6 +25,7 @@ from upturn.arbiter.off_policy import (
     self_normalised,
 )
 from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy
+from upturn.config import ObjectiveConfig
 from upturn.records import Alternative, Decision, Task
 
 PolicyVerdict = Literal["pass", "fail", "refused"]
@@ -31,6 +33,9 @@ PolicyVerdict = Literal["pass", "fail", "refused"]
 
 MAX_UPDATES = 1_000
 """Number of times that an evaluated policy learns: some seconds for a log of any length."""
+
+QUALITY = ObjectiveConfig()
+"""The objective without weights."""
 
 NO_AGENT = "no agent of the new policy"
 """Stands for a version where the new policy has no agent that the log could have chosen."""
@@ -60,15 +65,17 @@ class PolicyCheck:
     reasons: tuple[str, ...]
     """At least one sentence."""
     gain: OffPolicyEstimate
-    """The new policy's mean reward minus that of the logged routing."""
+    """The new policy's mean reward minus that of the logged routing; with weights, its mean objective."""
     logged: OffPolicyEstimate
-    """The mean reward of the logged routing."""
+    """The mean reward, or objective, of the logged routing."""
     estimates: tuple[OffPolicyEstimate, ...]
     """IPS, SNIPS, DM, DR and switch-DR of the new policy."""
     shares: Mapping[str, float]
     """The new policy's mean probability of each agent over the decisions with a reward."""
     logged_shares: Mapping[str, float]
     """The logged routing's mean probability of each agent over the same decisions."""
+    used: Mapping[str, tuple[OffPolicyEstimate, OffPolicyEstimate]] = field(default_factory=dict)
+    """Mean ``cost`` in USD and ``seconds`` of the new policy and of the logged routing, where they are known."""
 
     @property
     def is_passed(self) -> bool:
@@ -82,12 +89,13 @@ def learned_target(
     *,
     tasks: Mapping[str, Task] | None = None,
     agents: Collection[str] | None = None,
+    weights: ObjectiveConfig = QUALITY,
 ) -> Target:
     """Returns the policy's probabilities for the decisions of ``logged``; the policy learns their outcomes.
 
     ``policy`` is new: it has learned none of them. ``tasks``: by id; other tasks are built from their decision.
-    ``agents``: the agents that the policy may choose; None = all. Later decisions of an episode have the
-    probabilities of its first one.
+    ``agents``: the agents that the policy may choose; None = all. ``weights``: of the forecasts in the log. Later
+    decisions of an episode have the probabilities of its first one.
 
     The policy learns after every decision, and in a log of n > ``MAX_UPDATES`` decisions after every ⌈n /
     ``MAX_UPDATES``⌉, because probabilities are computed anew after each update."""
@@ -101,7 +109,8 @@ def learned_target(
         if decision.episode is not None:
             start = first.setdefault((decision.tenant, decision.episode), decision.id)
         if start == decision.id:
-            shares[decision.id] = _shares(policy, decision, known.get(decision.task_id), agents)
+            options = _options(decision, agents)
+            shares[decision.id] = _shares(policy, _task(decision, known), options, weights)
         else:
             shares[decision.id] = shares[start]
         if number - learned == wave:
@@ -118,13 +127,16 @@ def check_new_policy(
     *,
     tasks: Mapping[str, Task] | None = None,
     agents: Collection[str] = (),
+    weights: ObjectiveConfig = QUALITY,
 ) -> PolicyCheck:
     """Returns the check of a new policy, which learns the outcomes of ``logged`` on the way.
 
     ``tasks``: see ``learned_target``. ``agents``: those that the policy may choose, each of which the log must have
-    offered; empty = those in the log."""
-    target = learned_target(policy, logged, tasks=tasks, agents=agents or None)
-    return check_policy(logged, target, gate, agents=agents)
+    offered; empty = those in the log. ``weights``: of its objective. With weights, decisions without forecasts are
+    left out, because it cannot weigh their alternatives."""
+    usable = logged if weights == QUALITY else with_forecasts(logged)
+    target = learned_target(policy, usable, tasks=tasks, agents=agents or None, weights=weights)
+    return check_policy(usable, target, gate, agents=agents, weights=weights)
 
 
 def check_policy(
@@ -133,26 +145,41 @@ def check_policy(
     gate: PolicyGate | None = None,
     *,
     agents: Collection[str] = (),
+    weights: ObjectiveConfig = QUALITY,
 ) -> PolicyCheck:
     """Returns the check of a target on the log. ``agents``: those that the new policy knows, to name missing ones.
+    ``weights``: of the objective that it must not lose; its costs and seconds are those that calls really took.
 
     Order: refused if the log could not choose what the target chooses, or an agent has never been eligible, or
     there are too few decisions; passed if the lower 95 % limit of the gain is at least −margin; otherwise failed.
     All three reasons to refuse are independent of the outcomes."""
     rule = gate if gate is not None else PolicyGate()
-    model = running_means(logged)
-    gain = policy_gain(logged, target, model)
+    values, scale = weighed(logged, weights)
+    model = running_means(values)
+    gain = scale.value(policy_gain(values, target, model))
     judged = [outcome.decision for outcome in logged if outcome.reward is not None]
     verdict, reasons = _verdict(gain, rule, _refusals(gain, judged, rule, agents))
     return PolicyCheck(
         verdict,
         reasons,
         gain,
-        self_normalised(logged, _logged_shares),
-        all_estimates(logged, target, model),
+        scale.value(self_normalised(values, _logged_shares)),
+        tuple(scale.value(estimate) for estimate in all_estimates(values, target, model)),
         _mean_shares([target(decision) for decision in judged]),
         _mean_shares([_logged_shares(decision) for decision in judged]),
+        _used(logged, target),
     )
+
+
+def _used(
+    logged: Sequence[LoggedOutcome], target: Target
+) -> Mapping[str, tuple[OffPolicyEstimate, OffPolicyEstimate]]:
+    kinds: list[Literal["cost", "seconds"]] = []
+    if any(outcome.cost_usd for outcome in logged):
+        kinds.append("cost")
+    if any(outcome.seconds for outcome in logged):
+        kinds.append("seconds")
+    return {kind: (mean_used(logged, target, kind), mean_used(logged, _logged_shares, kind)) for kind in kinds}
 
 
 def _refusals(
@@ -192,23 +219,33 @@ def _verdict(
     )
 
 
+def _options(decision: Decision, agents: Collection[str] | None) -> list[Alternative]:
+    """Returns the versions that the log could have chosen, of these agents."""
+    return [option for option in eligible(decision) if agents is None or agent_of(option) in agents]
+
+
 def _shares(
-    policy: RoutingPolicy, decision: Decision, task: Task | None, agents: Collection[str] | None
+    policy: RoutingPolicy, task: Task, options: Sequence[Alternative], weights: ObjectiveConfig
 ) -> Mapping[str, float]:
-    """Returns the probability of each version that the log could have chosen."""
-    versions: dict[str, list[Alternative]] = {}
-    for option in decision.alternatives:
-        if option.probability > 0 and (agents is None or agent_of(option) in agents):
-            versions.setdefault(agent_of(option), []).append(option)
-    if not versions:
+    """Returns the probability of each of the versions."""
+    if not options:
         return {NO_AGENT: 1.0}
+    burdens = dict(
+        zip((option.agent_version for option in options), option_handicaps(options, weights), strict=True)
+    )
+    versions: dict[str, list[Alternative]] = {}
+    for option in options:
+        versions.setdefault(agent_of(option), []).append(option)
     # A router lists an agent's incumbent before its candidate.
-    candidates = [Candidate(agent, options[0].agent_version) for agent, options in versions.items()]
-    probabilities = policy.probabilities(task if task is not None else _task_of(decision), candidates)
+    candidates = [
+        Candidate(agent, members[0].agent_version, burdens[members[0].agent_version])
+        for agent, members in versions.items()
+    ]
+    probabilities = policy.probabilities(task, candidates)
     shares: dict[str, float] = {}
-    for options, probability in zip(versions.values(), probabilities, strict=True):
-        total = sum(option.probability for option in options)
-        for option in options:
+    for members, probability in zip(versions.values(), probabilities, strict=True):
+        total = sum(option.probability for option in members)
+        for option in members:
             shares[option.agent_version] = probability * option.probability / total
     return shares
 
@@ -218,8 +255,8 @@ def agent_of(option: Alternative) -> str:
     return option.agent_version.rpartition("@")[0] or option.agent_version
 
 
-def _task_of(decision: Decision) -> Task:
-    return Task(
+def _task(decision: Decision, known: Mapping[str, Task]) -> Task:
+    return known.get(decision.task_id) or Task(
         id=decision.task_id,
         instruction="",
         family=decision.family,

@@ -1,10 +1,10 @@
 """The router: one decision per task, with its true propensity and a readable reason.
 
 Order of steps: reuse the episode's decision if its version may still serve; screen the agents (tenant, capability,
-load); forecast costs and latencies; get the policy's probabilities of the eligible agents; sample one; if the
-chosen agent has a canary, draw the version. The draws depend only on (seed, task id), not on the order of tasks or
-earlier draws. The draw of the version is independent of the family, of learned outcomes and of the draw of the
-agent, so that the mix of families differs between the arms of a canary by chance only.
+load, constraints, budget); forecast costs and latencies; get the policy's probabilities of the eligible agents;
+sample one; if the chosen agent has a canary, draw the version. The draws depend only on (seed, task id), not on the
+order of tasks or earlier draws. The draw of the version is independent of the family, of learned outcomes and of
+the draw of the agent, so that the mix of families differs between the arms of a canary by chance only.
 
 The router does not count its own decisions as load: callers acquire the agent in ``load`` when they start a task
 and release it at the end. A router must be used by one thread only.
@@ -17,6 +17,7 @@ from hashlib import blake2b, sha256
 from math import fsum
 from typing import Literal
 
+from upturn.arbiter.constraint import Constraints, without
 from upturn.arbiter.objective import Objective
 from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy, features_of
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening
@@ -61,6 +62,8 @@ class Router:
         """``objective``: None = quality alone."""
         self.registry = registry
         self.objective = objective
+        self.constraints = Constraints()
+        """Of the configured agents. They and the objective may be replaced at any time, like the policy."""
         self.policy = policy
         """May be replaced at any time, e.g. to switch between learned and rule-based routing."""
         self.load = load if load is not None else Load()
@@ -68,15 +71,25 @@ class Router:
         self._max_episodes = max_episodes
         self._episodes: OrderedDict[tuple[str, str], Decision] = OrderedDict()
 
-    def decide(self, task: Task, *, episode: str | None = None, among: Collection[str] | None = None) -> Decision:
+    def decide(
+        self,
+        task: Task,
+        *,
+        episode: str | None = None,
+        among: Collection[str] | None = None,
+        budget_usd: float | None = None,
+    ) -> Decision:
         """Returns the decision for one task; raises RoutingError with all reasons if no agent is eligible.
 
-        ``among``: names of the agents that may be chosen; None = all in service.
+        ``among``: names of the agents that may be chosen; None = all in service. ``budget_usd``: what the task may
+        probably cost; None = anything.
 
         Later tasks of an ``episode`` (of one tenant) reuse its first decision while that version is in service and
         may do the task, even if the load cap is reached. They belong to its release until the release ends, or a
         task comes that only one of its versions may do. None = the task belongs to no episode."""
         if episode is not None and (earlier := self._sticky_decision(task, episode, among)) is not None:
+            if reason := self._over_budget(task, (earlier.chosen,), budget_usd):
+                raise RoutingError(f"{earlier.chosen} serves episode {episode!r}: {reason}", kind="over_budget")
             return replace(
                 earlier,
                 id=self.decision_id(task),
@@ -86,7 +99,7 @@ class Router:
                 is_sticky=True,
                 reason=f"{earlier.chosen} serves episode {episode!r} already",
             )
-        decision = self._new_decision(task, episode, among)
+        decision = self._new_decision(task, episode, self._screening(task, among, budget_usd))
         if episode is not None:
             self.remember(decision)
         return decision
@@ -123,7 +136,8 @@ class Router:
         if decision is None:
             return None
         # Without load, because the cap does not end an episode.
-        for offer in self.registry.screen(task, Load(), among).offers:
+        screening = self.constraints.screened(self.registry.screen(task, Load(), among), task)
+        for offer in screening.offers:
             if decision.chosen in (offer.incumbent, offer.candidate):
                 if decision.release != offer.release:  # ended, or one of its versions may not do the task
                     decision = replace(decision, release=None, arm=None)
@@ -131,10 +145,43 @@ class Router:
                 return decision
         return None
 
-    def _new_decision(self, task: Task, episode: str | None, among: Collection[str] | None) -> Decision:
-        screening = self.registry.screen(task, self.load, among)
-        if not screening.offers:
-            raise RoutingError(_no_agent(task, screening))
+    def screen(self, task: Task, among: Collection[str] | None = None) -> Screening:
+        """Returns the eligible agents, apart from budgets, and why others are not; ``among``: see ``decide``."""
+        return self.constraints.screened(self.registry.screen(task, self.load, among), task)
+
+    def _screening(self, task: Task, among: Collection[str] | None, budget_usd: float | None) -> Screening:
+        """Returns at least one eligible agent; raises RoutingError if there is none."""
+        known = self.registry.screen(task, self.load, among)
+        able = self.constraints.screened(known, task)
+        if not able.offers:
+            if known.offers:
+                raise RoutingError(f"{_no_agent(task, able)}. Change the request, or add an agent", kind="unable")
+            cure = "Add an agent that may do it, or wait where the load cap is the reason"
+            raise RoutingError(f"{_no_agent(task, able)}. {cure}" if able.exclusions else _no_agent(task, able))
+        if budget_usd is None or self.objective is None:
+            return able
+        reasons = {
+            offer: self._over_budget(
+                task, [version for version in (offer.incumbent, offer.candidate) if version], budget_usd
+            )
+            for offer in able.offers
+        }
+        affordable = without(able, reasons)
+        if not affordable.offers:
+            raise RoutingError(_no_agent(task, affordable), kind="over_budget")
+        return affordable
+
+    def _over_budget(self, task: Task, versions: Sequence[str], budget_usd: float | None) -> str:
+        """Returns why the dearest of the versions is not affordable; empty = it is, or has no price."""
+        if budget_usd is None or self.objective is None:
+            return ""
+        costs = [self.objective.expected_usd(task, version) for version in versions]
+        cost = max((cost for cost in costs if cost is not None), default=0.0)
+        if cost <= budget_usd:
+            return ""
+        return f"expected to cost {cost:.3g} USD, and {max(0.0, budget_usd):.3g} USD of the budget are left"
+
+    def _new_decision(self, task: Task, episode: str | None, screening: Screening) -> Decision:
         forecasts = self.forecasts(task.family, screening.offers)
         probabilities = self._probabilities(task, screening.offers, forecasts)
         index = _sample(probabilities, draw(self._key.seed, task.id, "agent"))
@@ -271,5 +318,5 @@ def _no_agent(task: Task, screening: Screening) -> str:
     reasons = "; ".join(f"{excluded.version}: {excluded.reason}" for excluded in screening.exclusions)
     return (
         f"no agent is eligible for task {task.id!r} (family {task.family!r}, tenant {task.tenant!r}, environment "
-        f"{task.environment!r}): {reasons}. Add an agent that may do it, or wait where the load cap is the reason"
+        f"{task.environment!r}): {reasons}"
     )

@@ -13,6 +13,7 @@ from upturn.arbiter import (
     CheckedEstimates,
     Interval,
     OffPolicyEstimate,
+    PolicyCheck,
     PolicyGate,
     Recording,
     Replay,
@@ -25,6 +26,7 @@ from upturn.arbiter import (
 )
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
 from upturn.cli.output import emit, print_message, progress
+from upturn.config import ObjectiveConfig, dump_settings
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.records import Decision, Forecast, Result
 
@@ -176,9 +178,10 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
     config = read_config(policy)
     with Pool.open(pool, read_only=True) as opened:
         log = read_decision_log(opened, tenant=tenant, metric=metric)
-    agents, new = [agent.name for agent in config.agents], policy_of(config)
+    agents, new, weights = [agent.name for agent in config.agents], policy_of(config), config.routing.objective
     gate = PolicyGate(margin=margin, min_decisions=min_decisions)
-    check = check_new_policy(new, log.logged, gate, tasks=log.tasks, agents=agents)
+    check = check_new_policy(new, log.logged, gate, tasks=log.tasks, agents=agents, weights=weights)
+    is_weighed = weights != ObjectiveConfig()
     gain = [
         replace(result, bar=f"lower limit >= {-margin:g}", holds=check.is_passed)
         for result in _estimate_results("", [check.gain])
@@ -188,6 +191,7 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
         "reasons": check.reasons,
         "policy": new.name,
         "metric": metric,
+        "objective": dump_settings(weights) if is_weighed else "quality",
         "decisions": check.gain.decisions,
         "decisions_without_outcome": check.gain.missing,
         "effective_samples": {estimate.method: estimate.effective_samples for estimate in check.estimates},
@@ -196,14 +200,31 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
         "shares": check.shares,
         "logged_shares": check.logged_shares,
     }
+    if is_weighed:
+        weighable = check.gain.decisions + check.gain.missing
+        details["decisions_without_forecast"] = len(log.logged) - weighable
     results = [
         *gain,
         *(replace(result, name="logged") for result in _estimate_results("", [check.logged])),
         *_estimate_results("", check.estimates),
     ]
+    if is_weighed:
+        results = [replace(result, unit="objective") for result in results]
+    results += _used_results(check)
     emit("route evaluate", results, details, as_json=as_json, config_hash=config.config_hash)
     if not check.is_passed:
         raise typer.Exit(1)
+
+
+def _used_results(check: PolicyCheck) -> list[Result]:
+    """Mean cost and seconds of the new policy and of the logged routing."""
+    units = {"cost": "USD", "seconds": "s"}
+    return [
+        replace(result, name=name, unit=units[kind])
+        for kind, estimates in check.used.items()
+        for name, estimate in zip((kind, f"logged {kind}"), estimates, strict=True)
+        for result in _estimate_results("", [estimate])
+    ]
 
 
 @route_app.command("explain")

@@ -18,8 +18,19 @@ from upturn.config.settings import Settings, changed_settings
 FEWEST_HELDOUT = 30
 """Minimum number of held-out tasks for a release, the default of ``validation.min_tasks``."""
 
+_OF_CALLS = {"supports", "max_input_tokens"}
+"""For agents that answer model calls."""
 _SETTINGS_BY_KIND = {
-    "local_model": {"model", "prompt", "temperature", "sampling", "template_options", "weights", "context"},
+    "local_model": {
+        "model",
+        "prompt",
+        "temperature",
+        "sampling",
+        "template_options",
+        "weights",
+        "context",
+        *_OF_CALLS,
+    },
     "endpoint": {
         "model",
         "url",
@@ -31,6 +42,7 @@ _SETTINGS_BY_KIND = {
         "retries",
         "tools",
         "upstream",
+        *_OF_CALLS,
     },
     "program": {
         "model",
@@ -42,8 +54,8 @@ _SETTINGS_BY_KIND = {
         "retries",
         "upstream",
     },
-    "callable": {"import_path"},
-    "rule_based": {"import_path"},
+    "callable": {"import_path", *_OF_CALLS},
+    "rule_based": {"import_path", *_OF_CALLS},
 }
 _REQUIRED_BY_KIND = {
     "local_model": ("model",),

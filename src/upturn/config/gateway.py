@@ -26,6 +26,8 @@ class RouteConfig(Settings):
     provider_tools: ProviderToolPolicy = "refuse"
     """What happens to requests that ask the provider to run a tool or to fetch something
     (docs/gateway-security.md). Calls that name an agent instead of a route are refused."""
+    regions: tuple[Name, ...] = ()
+    """Regions of agents that calls of the route may go to. Empty = any."""
     fallback: bool = True
     """Whether a call goes to another agent of the route if the chosen one fails before the first token."""
 

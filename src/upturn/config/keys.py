@@ -47,6 +47,8 @@ class TenantConfig(LimitSettings):
 
     name: Name = "default"
     """Name of the tenant."""
+    regions: tuple[Name, ...] = ()
+    """Regions of agents that its calls and tasks may go to. Empty = any."""
 
 
 @settings

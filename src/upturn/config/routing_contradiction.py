@@ -15,6 +15,7 @@ def routing_contradictions(config: Config) -> Iterator[Contradiction]:
     yield from _policy(config)
     yield from _objective(config)
     yield from _prices(config)
+    yield from _regions(config)
 
 
 def _policy(config: Config) -> Iterator[Contradiction]:
@@ -96,3 +97,16 @@ def _prices(config: Config) -> Iterator[Contradiction]:
         limits += [(f"access.tenants[{index}]", tenant) for index, tenant in enumerate(config.access.tenants)]
         for prefix, section in limits:
             yield from without_effect(section, prefix, "prices", reason, names=budgets)
+
+
+def _regions(config: Config) -> Iterator[Contradiction]:
+    known = sorted({agent.region for agent in config.agents if agent.region})
+    owners = [(f"access.tenants[{index}]", tenant.regions) for index, tenant in enumerate(config.access.tenants)]
+    owners += [(f"gateway.routes[{index}]", route.regions) for index, route in enumerate(config.gateway.routes)]
+    for prefix, regions in owners:
+        if regions and not set(regions) & set(known):
+            listed = ", ".join(map(repr, known)) or "none"
+            message = (
+                f"{prefix}.regions = {list(regions)!r} allows no agent; the regions of [[agents]] are: {listed}"
+            )
+            yield Contradiction((f"{prefix}.regions", "agents"), message)

@@ -149,7 +149,26 @@ class AgentSource(Settings):
 
 
 @settings
-class AgentConfig(AgentSource):
+class AgentEligibility(AgentSource):
+    """Which work an agent may get."""
+
+    environments: tuple[str, ...] = ()
+    """Environments that the agent can act in. Empty = any."""
+    load_cap: Count | None = None
+    """Maximum number of tasks in flight. Unset = no limit."""
+    supports: tuple[Literal["tools", "images", "schema"], ...] = ("tools", "images", "schema")
+    """What model calls may ask of the agent: tools, images, an output of a JSON schema. Others go elsewhere."""
+    max_input_tokens: Count | None = None
+    """Largest prompt of a model call that the agent gets, estimated at four bytes per token. Unset = no limit."""
+    region: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_.-]*)?$", max_length=64)] = ""
+    """Where the agent runs, for tenants and routes that allow some ``regions`` only. Empty = unknown, which none of
+    these allows."""
+    price: str = ""
+    """Name of the agent's ``[prices.NAME]`` table. Empty = the one with the name of ``model``, if there is any."""
+
+
+@settings
+class AgentConfig(AgentEligibility):
     """An agent that tasks can be routed to; one ``[[agents]]`` table per agent."""
 
     prompt: str = ""
@@ -176,12 +195,6 @@ class AgentConfig(AgentSource):
     """For endpoint: how the model gets the environment's tools. ``native``: as tool definitions, which it calls.
     ``text``: in the system prompt, with its actions as text. ``auto``: ``native`` as long as the environment
     describes tools and the server does not refuse them, otherwise ``text``."""
-    environments: tuple[str, ...] = ()
-    """Environments that the agent can act in. Empty = any."""
-    load_cap: Count | None = None
-    """Maximum number of tasks in flight. Unset = no limit."""
-    price: str = ""
-    """Name of the agent's ``[prices.NAME]`` table. Empty = the one with the name of ``model``, if there is any."""
     context: ContextConfig = ContextConfig()
     """Context window of the agent."""
     upstream: UpstreamConfig = UpstreamConfig()

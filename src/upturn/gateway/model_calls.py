@@ -138,7 +138,7 @@ class ModelCalls:
         with self._recent.recording(retry) as recording, self._observer.call(arrival, headers) as observed:
             async with (
                 self._guard.place(permitted.caller, tokens=tokens) as usage,
-                self._service.serve(observed.arrival, usage.settle_call) as call,
+                self._service.serve(observed.arrival, usage) as call,
             ):
                 observed.started(call)
                 kept = recording.start(call.headers, is_streamed=arrival.request.is_streamed)

@@ -84,7 +84,7 @@ def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
             started=perf_counter(),
         )
         async with guard.place(permitted.caller, tokens=estimated_tokens(asked)) as usage:
-            content, answered = await service.embed(arrival, usage.settle_call)
+            content, answered = await service.embed(arrival, usage)
         return Response(content, media_type="application/json", headers=dict(answered))
 
     return routes

@@ -170,7 +170,7 @@ class _View:
         """Returns the agents for a family."""
         router = self._router
         task = Task(id="state", instruction="", family=family, environment=MODEL_CALL, tenant=self._tenant)
-        screening = router.registry.screen(task, router.load, self._among)
+        screening = router.screen(task, self._among)
         forecasts = router.forecasts(family, screening.offers)
         candidates = candidates_of(screening.offers, forecasts)
         probabilities = router.policy.probabilities(task, candidates) if candidates else []

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp
 
-from upturn.arbiter import AgentRegistry, Learner, Router, RunKey
+from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
 from upturn.config import Config
 from upturn.gateway.access import open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
@@ -71,6 +71,7 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         learner.start()
         key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
         router = Router(registry, policy, key, objective=objective)
+        router.constraints = Constraints(config.agents, config.access.tenants)
         texts = open_texts(config, keys, pool)
         background.texts = texts.learner
         routes = RouteTable(config.gateway, registry)

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, TypeVar
 from upturn.config import AccessConfig, LimitSettings
 from upturn.dialects import RequestError
 from upturn.gateway.access.keys import Caller
+from upturn.loop.online import Left
 from upturn.pool.access import Spending
 from upturn.records import ApiKey, Call
 
@@ -177,8 +178,27 @@ class Budgets:
             ):
                 planned = spent + sums.reserved_usd
                 if usd is not None and (planned >= usd or planned + estimate_usd > usd):
-                    text = f"{_named(owner)} has spent {planned:.6g} of {usd:g} USD of this {name} (UTC)"
+                    text = (
+                        f"{_spent(owner, sums, spent, limit=usd, period=name)}; raise its usd_per_{name} for more"
+                    )
                     raise _too_many(text, "budget_exceeded", period.end - self._clock())
+
+    def left(self, limits: Mapping[Owner, Limits]) -> Left | None:
+        """Returns what is left of the tightest budget; None = no owner has one."""
+        self._turn_over()
+        tightest: Left | None = None
+        for owner, limit in limits.items():
+            sums = self._of(owner)
+            for usd, spent, period, name in (
+                (limit.usd_per_day, sums.day_usd, self._day, "day"),
+                (limit.usd_per_month, sums.month_usd, self._month, "month"),
+            ):
+                planned = spent + sums.reserved_usd
+                if usd is not None and (tightest is None or usd - planned < tightest.usd):
+                    wait = _whole_seconds(period.end - self._clock())
+                    text = _spent(owner, sums, spent, limit=usd, period=name)
+                    tightest = Left(usd - planned, text, wait)
+        return tightest
 
     def reserve(self, owners: Iterable[Owner], usd: float) -> None:
         """Adds to what calls in flight will probably spend; a negative amount ends a reservation."""
@@ -214,7 +234,7 @@ class Usage:
     """What an admitted call has reserved. Settle it exactly once, also when the call fails."""
 
     _limiter: "Limiter"
-    _owners: tuple[Owner, ...]
+    _limits: Mapping[Owner, Limits]
     _token_limits: Mapping[Owner, int]
     _tokens: float
     _usd: float
@@ -225,9 +245,18 @@ class Usage:
         assert not self._is_settled, "a call is settled once"
         self._is_settled = True
         self._limiter.tokens.take(self._token_limits, tokens - self._tokens)
-        self._limiter.budgets.reserve(self._owners, -self._usd)
+        self._limiter.budgets.reserve(self._limits, -self._usd)
         if cost_usd:
-            self._limiter.budgets.charge(self._owners, cost_usd)
+            self._limiter.budgets.charge(self._limits, cost_usd)
+
+    def left(self) -> Left | None:
+        """Returns what is left of the tightest budget; None = there is none."""
+        return self._limiter.budgets.left(self._limits)
+
+    def reserve(self, usd: float) -> None:
+        """Adds to what the call will probably cost, until it is settled."""
+        self._limiter.budgets.reserve(self._limits, usd)
+        self._usd += usd
 
     def settle_call(self, call: Call) -> None:
         """Settles a stored call."""
@@ -266,9 +295,8 @@ class Limiter:
         self.budgets.check(limits, cost_usd)
         self.requests.take(requests, 1.0)
         self.tokens.take(token_limits, tokens)
-        owners = tuple(limits)
-        self.budgets.reserve(owners, cost_usd)
-        return Usage(self, owners, token_limits, tokens, cost_usd)
+        self.budgets.reserve(limits, cost_usd)
+        return Usage(self, limits, token_limits, tokens, cost_usd)
 
     def _limits(self, caller: Caller) -> dict[Owner, Limits]:
         limits: dict[Owner, Limits] = {}
@@ -300,6 +328,15 @@ def _named(owner: Owner) -> str:
     return f"the {owner[0]} {owner[1]!r}"
 
 
+def _spent(owner: Owner, sums: _Sums, spent: float, *, limit: float, period: str) -> str:
+    in_flight = f", and calls in flight will cost about {sums.reserved_usd:.6g}" if sums.reserved_usd > 0 else ""
+    return f"{_named(owner)} has spent {spent:.6g} of {limit:g} USD of this {period} (UTC){in_flight}"
+
+
 def _too_many(text: str, code: str, seconds: float) -> RequestError:
-    wait = max(1, math.ceil(seconds))
+    wait = _whole_seconds(seconds)
     return RequestError(f"{text}; try again in {wait:,} s", status=429, code=code, retry_after_seconds=wait)
+
+
+def _whole_seconds(seconds: float) -> int:
+    return max(1, math.ceil(seconds))

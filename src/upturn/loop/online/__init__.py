@@ -4,6 +4,7 @@ Here: routes, episodes, decisions, storage before an answer's end, and the traje
 here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``service``, then ``episode``.
 """
 
+from upturn.loop.online.account import Account, Left
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, message_text
 from upturn.loop.online.decision_log import SUCCESS, DecisionLog, read_decision_log
@@ -21,6 +22,7 @@ __all__ = [
     "DEFAULT_ROUTE",
     "GENERAL",
     "SUCCESS",
+    "Account",
     "Arrival",
     "CallLog",
     "CallTexts",
@@ -30,6 +32,7 @@ __all__ = [
     "EpisodeTracker",
     "FamilyGuess",
     "Known",
+    "Left",
     "LiveCall",
     "OnlineService",
     "Opinion",

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from pydantic_core import from_json
 from sqlalchemy import select
 
 from upturn.arbiter import LoggedOutcome
@@ -54,10 +55,29 @@ def read_decision_log(pool: Pool, *, tenant: str, metric: str = SUCCESS) -> Deci
     else:
         outcomes = _feedback_outcomes(pool.feedback(tenant=tenant), metric, decisions, trajectories)
     needed = {decision.task_id for decision in decisions}
+    used = _used(pool, tenant, trajectories)
     return DecisionLog(
-        tuple(LoggedOutcome(decision, outcomes.get(decision.id)) for decision in decisions),
+        tuple(
+            LoggedOutcome(decision, outcomes.get(decision.id), *used.get(decision.id, (None, None)))
+            for decision in decisions
+        ),
         {task.id: task for task in pool.tasks(tenant=tenant, ids=sorted(needed))},
     )
+
+
+def _used(pool: Pool, tenant: str, trajectories: Mapping[str, str]) -> Mapping[str, tuple[float | None, float]]:
+    """Returns what each decision's call or task cost in USD (None = unknown) and its seconds, by decision."""
+    durations = select(schema.trajectories.c.id, schema.trajectories.c.seconds)
+    calls = select(schema.calls.c.id, schema.calls.c.cost_usd, schema.calls.c.fields)
+    with pool.engine.connect() as connection:
+        rows = connection.execute(durations.where(schema.trajectories.c.tenant == tenant))
+        seconds = {row.id: row.seconds for row in rows}
+        used = {
+            row.id: (row.cost_usd, float(from_json(row.fields)["seconds"]))
+            for row in connection.execute(calls.where(schema.calls.c.tenant == tenant))
+        }
+    of_tasks = {key: (None, seconds[value]) for key, value in trajectories.items() if value in seconds}
+    return {**of_tasks, **used}
 
 
 def _trajectories(pool: Pool, tenant: str, decisions: Iterable[Decision]) -> Mapping[str, str]:

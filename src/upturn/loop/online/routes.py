@@ -24,6 +24,8 @@ class Target:
     """What happens to requests for tools that the provider runs."""
     version: str | None = None
     """The version that the client named; None = the router chooses."""
+    regions: tuple[str, ...] = ()
+    """Regions of agents that a call may go to; empty = any."""
 
 
 class RouteTable:
@@ -50,7 +52,8 @@ class RouteTable:
         """Returns what the name stands for; raises RequestError (404) for an unknown one."""
         route = self._routes.get(name) or self._aliased(name)
         if route is not None:
-            return Target(route.name, frozenset(route.agents) or None, route.fallback, route.provider_tools)
+            agents = frozenset(route.agents) or None
+            return Target(route.name, agents, route.fallback, route.provider_tools, regions=route.regions)
         for agent, member in self._registry.agents().items():
             if name == agent:  # a canary goes on for clients that name the agent
                 return Target("", frozenset([agent]), has_fallback=False)

@@ -8,17 +8,16 @@ Everything runs in one event loop; only the pool's writer is another thread.
 
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import NamedTuple
 
 from upturn.arbiter import Router
-from upturn.arbiter.texts import encode_buckets, text_buckets
 from upturn.config import PriceConfig
 from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
 from upturn.errors import RoutingError
+from upturn.loop.online.account import UNLIMITED, Account, Left
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import Place, call_task, last_instruction
 from upturn.loop.online.call_usage import call_usage
@@ -30,7 +29,7 @@ from upturn.loop.online.episode import (
     has_open_tool_loop,
     has_signed_thought,
 )
-from upturn.loop.online.family import CallFacts, Family
+from upturn.loop.online.family import CallFacts
 from upturn.loop.online.routes import RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
 from upturn.loop.online.text_features import CallTexts, TextFeatures
@@ -43,9 +42,7 @@ from upturn.records import (
     CallContent,
     CallStatus,
     Decision,
-    FamilySource,
     Task,
-    TextSource,
     fields_json,
 )
 
@@ -93,14 +90,6 @@ class Decided:
     decision: Decision
 
 
-class _About(NamedTuple):
-    """What a decision says about how the call was understood."""
-
-    family_source: FamilySource
-    sketch: str
-    text_source: TextSource
-
-
 class OnlineService:
     """Serves model calls. Use it in one event loop only."""
 
@@ -128,10 +117,13 @@ class OnlineService:
         self.refused_after_seal = 0
         """Calls that came after the seal of their episode."""
 
-    def decide(self, arrival: Arrival, embedded: TextFeatures | None = None) -> Decided:
+    def decide(
+        self, arrival: Arrival, left: Left | None = None, *, embedded: TextFeatures | None = None
+    ) -> Decided:
         """Returns the call's place and decision; raises RequestError for an unknown model or without an agent.
 
-        ``embedded``: features of its text by a server; None = it is not asked, or does not answer.
+        ``left``: what the call may cost; None = anything. ``embedded``: features of its text by a server; None = it
+        is not asked, or does not answer.
         """
         target = self.routes.resolve(arrival.request.model)
         call = f"call-{secrets.token_hex(12)}"
@@ -140,48 +132,40 @@ class OnlineService:
         )
         tenant, episode = arrival.client.tenant, placement.episode
         self._restore(tenant, placement)
-        earlier = self.router.remembered(tenant, episode)
-        text = last_instruction(arrival.request)
-        buckets = text_buckets(text) if self.texts.are_sketched else ()
-        facts = CallFacts(
-            tenant,
-            target.route,
-            arrival.facts,
-            [tool.name for tool in arrival.request.tools],
-            text,
-            buckets,
+        tools = [tool.name for tool in arrival.request.tools]
+        facts = CallFacts(tenant, target.route, arrival.facts, tools, last_instruction(arrival.request))
+        text = self.texts.describe(
+            facts, arrival.family, earlier=self.router.remembered(tenant, episode), embedded=embedded
         )
-        family = self._family(arrival, facts, earlier)
-        features = embedded or self.texts.features(buckets)
-        place = Place(tenant, episode, target.route, family.name, is_guess=family.source != "named")
-        task = call_task(call, arrival.request, place, () if features is None else features.values)
-        sketch = encode_buckets(buckets) if earlier is None else ""  # an episode teaches once
-        about = _About(family.source, sketch, "hashing" if features is None else features.source)
-        decision = self._decision(arrival, target, placement, task, about=about)
-        return Decided(arrival, target, placement, task, decision)
-
-    def _family(self, arrival: Arrival, facts: CallFacts, earlier: Decision | None) -> Family:
-        """Returns the call's family. A guess stays for the whole episode, of which ``earlier`` is a decision."""
-        if arrival.family:
-            return Family(arrival.family, "named")
-        if earlier is not None and earlier.family_source:
-            return Family(earlier.family, earlier.family_source)
-        return self.texts.families.of(facts)
-
-    def _decision(
-        self, arrival: Arrival, target: Target, placement: Placement, task: Task, *, about: _About
-    ) -> Decision:
-        try:
-            decision = self.router.decide(task, episode=placement.episode, among=target.agents)
-        except RoutingError as exc:
-            raise RequestError(str(exc), status=503, code="no_agent") from exc
+        place = Place(tenant, episode, target.route, text.family.name, is_guess=text.family.source != "named")
+        task = call_task(call, arrival.request, place, regions=target.regions, text_features=text.features.values)
+        with _refusals(left):
+            decision = self.router.decide(
+                task,
+                episode=placement.episode,
+                among=target.agents,
+                budget_usd=None if left is None else left.usd,
+            )
         decision = replace(
             decision,
-            family_source=about.family_source,
-            sketch=about.sketch,
-            text_source=about.text_source if decision.features else "",
+            family_source=text.family.source,
+            sketch=text.sketch,
+            text_source=text.features.source if decision.features else "",
         )
         self.router.remember(decision)  # with the source of its family, for the next call of the episode
+        decision = self._kept(arrival, target, placement, decision)
+        return Decided(arrival, target, placement, task, decision)
+
+    def _charged(self, arrival: Arrival, account: Account, embedded: TextFeatures | None = None) -> Decided:
+        """Decides a call, and reserves its expected cost where there is a budget."""
+        left = account.left()
+        decided = self.decide(arrival, left, embedded=embedded)
+        if left is not None and self.router.objective is not None:
+            account.reserve(self.router.objective.expected_usd(decided.task, decided.decision.chosen) or 0.0)
+        return decided
+
+    def _kept(self, arrival: Arrival, target: Target, placement: Placement, decision: Decision) -> Decision:
+        """Returns the decision, or that of the version that the client named or that must stay."""
         if target.version is not None:
             return _fixed(decision, target.version, f"the client named {target.version}")
         if (earlier := placement.extends) is None or earlier.agent_version == decision.chosen:
@@ -236,19 +220,17 @@ class OnlineService:
         return None if call is None else (call.prefix, Known(call.id, call.episode, call.agent_version))
 
     @asynccontextmanager
-    async def serve(
-        self, arrival: Arrival, on_record: Callable[[Call], None] = lambda _: None
-    ) -> "AsyncIterator[LiveCall]":
+    async def serve(self, arrival: Arrival, account: Account = UNLIMITED) -> "AsyncIterator[LiveCall]":
         """Decides the call and opens its upstream; the answer is in the block, as ``LiveCall.chunks``.
 
-        ``on_record`` gets the call's record before it is stored, also that of a failed or cancelled call.
+        ``account``: pays for the call, also for a failed or cancelled one.
 
         Raises RequestError if the call cannot be decided, or no upstream answers it; the latter is stored. Leaving
         the block before the answer's end, or being cancelled, ends the upstream's call and stores a cancelled call.
         """
         embedder = self.texts.embedder
         embedded = None if embedder is None else await embedder.features(last_instruction(arrival.request))
-        live = LiveCall(self, self.decide(arrival, embedded), on_record)
+        live = LiveCall(self, self._charged(arrival, account, embedded), account)
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
         try:
@@ -262,14 +244,12 @@ class OnlineService:
         finally:
             self.router.load.release(agent)
 
-    async def embed(
-        self, arrival: Arrival, on_record: Callable[[Call], None] = lambda _: None
-    ) -> tuple[bytes, Mapping[str, str]]:
+    async def embed(self, arrival: Arrival, account: Account = UNLIMITED) -> tuple[bytes, Mapping[str, str]]:
         """Returns the answer to a request for embeddings, and the headers for the client, once it is durable.
 
-        ``on_record``: see ``serve``.
+        ``account``: see ``serve``.
         """
-        live = LiveCall(self, self.decide(arrival), on_record)
+        live = LiveCall(self, self._charged(arrival, account), account)
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
         try:
@@ -284,7 +264,12 @@ class OnlineService:
         if not decided.target.has_fallback or decision.policy == NAMED:
             return [decision.chosen]
         others = sorted(
-            (other for other in decision.alternatives if other.probability > 0),
+            (
+                other
+                for other in decision.alternatives
+                if other.probability > 0
+                and not self.router.constraints.reason(other.agent_version.rpartition("@")[0], decided.task)
+            ),
             key=lambda other: -other.probability,
         )
         return list(dict.fromkeys([decision.chosen, *(other.agent_version for other in others)]))
@@ -308,7 +293,7 @@ class OnlineService:
 class LiveCall:
     """A call whose answer is on its way."""
 
-    def __init__(self, service: OnlineService, decided: Decided, on_record: Callable[[Call], None]) -> None:
+    def __init__(self, service: OnlineService, decided: Decided, account: Account) -> None:
         self.decided = decided
         self.agent_version = decided.decision.chosen
         """The version that is tried, or that answers."""
@@ -317,7 +302,7 @@ class LiveCall:
         self.upstream_seconds = 0.0
         """Time that was spent waiting for upstreams."""
         self._service = service
-        self._on_record = on_record
+        self._account = account
         self._exchange: Exchange | None = None
         self._attempted: list[str] = []
         self._changes = list(decided.arrival.changes)
@@ -451,7 +436,7 @@ class LiveCall:
             is_capture_complete=outcome.tokens is not None,
         )
         self.record = call
-        self._on_record(call)
+        self._account.settle_call(call)
         new_messages = arrival.request.messages[placement.shared :]
         tools = (
             ""
@@ -467,6 +452,25 @@ class LiveCall:
             tokens=fields_json(outcome.tokens) if outcome.tokens is not None else "",
         )
         return decided.decision, call, content
+
+
+@contextmanager
+def _refusals(left: Left | None) -> Iterator[None]:
+    """Turns a decision that cannot be made into an error for the client."""
+    try:
+        yield
+    except RoutingError as exc:
+        if exc.kind == "over_budget" and left is not None:
+            raise RequestError(
+                f"{left.text}, and {exc}; use a cheaper model or a shorter prompt, or try again in "
+                f"{left.wait_seconds:,} s",
+                status=429,
+                code="budget_exceeded",
+                retry_after_seconds=left.wait_seconds,
+            ) from exc
+        is_unable = exc.kind == "unable"
+        code = "no_able_agent" if is_unable else "no_agent"
+        raise RequestError(str(exc), status=400 if is_unable else 503, code=code) from exc
 
 
 def _fixed(decision: Decision, version: str, reason: str) -> Decision:

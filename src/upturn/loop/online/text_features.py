@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from upturn.arbiter.texts import FEATURES, TextBasis
-from upturn.loop.online.family import FamilyGuess
+from upturn.arbiter.texts import FEATURES, TextBasis, encode_buckets, text_buckets
+from upturn.loop.online.family import CallFacts, Family, FamilyGuess
 from upturn.models.upstreams import Upstream, UpstreamError
-from upturn.records import TextSource
+from upturn.records import Decision, TextSource
 
 _MOST_TEXTS = 1_024
 """Embedded texts in memory: the calls of a tool loop have the same last message of the user."""
@@ -29,7 +29,20 @@ class TextFeatures(NamedTuple):
     """Features of a text, of length 1."""
 
     values: tuple[float, ...]
+    """Empty = the policy hashes the words itself."""
     source: TextSource
+
+
+_HASHED = TextFeatures((), "hashing")
+
+
+class Described(NamedTuple):
+    """What a call is about."""
+
+    family: Family
+    features: TextFeatures
+    sketch: str
+    """Empty = nothing is learned from the text."""
 
 
 class TextEmbedder:
@@ -93,10 +106,27 @@ class CallTexts:
         """Whether sketches of texts are needed."""
         return self.basis is not None or self.families.clusters is not None
 
-    def features(self, buckets: Sequence[int]) -> TextFeatures | None:
-        """Returns the features of a sketch; None = there is no projection, or the text has no words."""
+    def describe(
+        self, facts: CallFacts, named: str, *, earlier: Decision | None, embedded: TextFeatures | None
+    ) -> Described:
+        """Returns what a call is about. ``named``: the client's family; empty = it names none.
+
+        ``earlier``: a decision of the episode; its family stays, and its episode teaches no more. ``embedded``: the
+        features by a server; None = there are none.
+        """
+        facts = facts._replace(buckets=text_buckets(facts.text) if self.are_sketched else ())
+        if named:
+            family = Family(named, "named")
+        elif earlier is not None and earlier.family_source:
+            family = Family(earlier.family, earlier.family_source)
+        else:
+            family = self.families.of(facts)
+        features = embedded or self._features(facts.buckets)
+        return Described(family, features, encode_buckets(facts.buckets) if earlier is None else "")
+
+    def _features(self, buckets: Sequence[int]) -> TextFeatures:
         if self.basis is None or not buckets:
-            return None
+            return _HASHED
         return TextFeatures(self.basis.features(buckets), "svd" if self.basis.fits else "hashing")
 
 

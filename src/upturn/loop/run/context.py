@@ -12,6 +12,7 @@ from upturn import __version__
 from upturn.agents.context import Budget, parameters_of
 from upturn.arbiter import (
     AgentRegistry,
+    Constraints,
     Learner,
     MinimumCoverage,
     Router,
@@ -159,6 +160,7 @@ def _begin_service(context: Context) -> None:
         context.in_service.sync()
         return context.routing_state()
 
+    context.router.constraints = Constraints(context.config.agents, context.config.access.tenants)
     context.restore_routing(context.journal.json_step("begin", begin))
 
 
