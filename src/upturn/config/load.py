@@ -106,7 +106,8 @@ def _parse(raw: Raw, sections: Mapping[str, type[Settings]]) -> _Parsed:
     core = {name: parser.section(name) for name in CORE if name not in TABLES}
     algorithms = {name: parser.section(name) for name in sections}
     problems += parser.problems
-    if agents is None or None in algorithms.values():
+    has_required = all(section is not None or name in OPTIONAL for name, section in core.items())
+    if agents is None or None in algorithms.values() or not has_required:
         return _Parsed(None, problems, parser.bad_settings)
     config = Config(agents, prices, **core, algorithms=algorithms)
     problems += [
