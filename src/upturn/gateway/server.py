@@ -97,7 +97,8 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
         operators = Operators(pool, guard, background.sync)
         tasks = _task_queue(config, keys, router, learner, learn=background.learn)
-        reloader = Reloader(config, source, Reloaded(background, router, upstreams, routes, tasks), operators)
+        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls)
+        reloader = Reloader(config, source, reloaded, operators)
 
         async def run() -> None:
             reloader.listen()
