@@ -126,6 +126,22 @@ async def test_feedback_is_stored_once_and_reaches_the_learner(pool: Pool) -> No
     assert stored == [("success", 1.0), ("success", 0.0), ("thumbs", 1.0)]
 
 
+async def test_what_is_still_in_the_journal_can_be_rated_shown_and_sealed_at_once(tmp_path: Path) -> None:
+    with Pool.open(tmp_path / "pool.db", has_journal=True) as pool:
+        async with client_of(pool) as (client, _, _app):
+            for number in range(3):
+                answer = await client.post(f"/episodes/e{number}/v1/chat/completions", json=CHAT)
+                value = {"metric": "success", "value": 1, "decision_id": answer.json()["id"]}
+                assert (await client.post("/v1/feedback", json=value)).json()["state"] == "stored"
+            await client.post("/episodes/e3/v1/chat/completions", json=CHAT)
+            assert len((await client.get("/v1/episodes/e3")).json()["calls"]) == 1
+            await client.post("/episodes/e3/v1/chat/completions", json=CHAT)
+            state = (await client.get("/v1/router/state")).json()
+            assert state["families"][0]["decisions"] == 5
+            await client.post("/episodes/e3/v1/chat/completions", json=CHAT)
+            assert len((await client.post("/v1/episodes/e3/seal")).json()["calls"]) == 3
+
+
 async def test_feedback_on_an_episode(pool: Pool) -> None:
     async with client_of(pool) as (client, _, _app):
         await client.post("/episodes/s/v1/chat/completions", json=CHAT)
@@ -158,12 +174,13 @@ async def test_unusable_feedback_is_refused_and_not_stored(
     assert not list(pool.feedback(tenant="default"))
 
 
-async def test_nan_is_no_feedback(pool: Pool) -> None:
+@pytest.mark.parametrize("value", ["NaN", "1e400", '"1"', "null", "[]"])
+async def test_what_is_no_finite_number_is_no_feedback(pool: Pool, value: str) -> None:
+    body = f'{{"metric": "thumbs", "value": {value}, "decision_id": "a"}}'
     async with client_of(pool) as (client, _, _app):
-        answer = await client.post(
-            "/v1/feedback", content=b'{"metric": "thumbs", "value": NaN, "decision_id": "a"}'
-        )
+        answer = await client.post("/v1/feedback", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "value", answer.text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from math import fsum
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from upturn.config import MetricConfig
 from upturn.dialects import RequestError
@@ -46,7 +46,12 @@ class FeedbackBody(Wire):
 
     metric: Annotated[str, Field(max_length=100)] = ""
     """A name in ``[[gateway.metrics]]``. Empty = the primary metric, by default ``success``."""
-    value: float | bool
+    value: Annotated[
+        float,
+        Strict(),
+        BeforeValidator(lambda value: float(value) if isinstance(value, bool) else value),
+        WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "boolean"}]}),
+    ]
     """A number in the metric's range; true = 1, false = 0."""
     decision_id: str | None = None
     """The id of an answer."""
@@ -135,6 +140,7 @@ def resource_routes(
     async def state(request: Request, family: str | None = None, route: str = "") -> RouterState:
         """Explain the router: agents, counts, posteriors, probabilities, and why."""
         tenant = client_of(request, "observe").tenant
+        await service.log.settle()
         return router_state(service, tenant, Shown(family, route), metrics=metrics)
 
     @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"], responses=errors(401, 403, 404))
@@ -147,7 +153,9 @@ def resource_routes(
     @routes.get("/v1/episodes/{episode:path}", tags=["episodes"], responses=errors(401, 403, 404))
     async def episode(episode: str, request: Request) -> EpisodeEntry:
         """Show an episode's calls."""
-        return _episode_entry(read_episode(service.pool.engine, episode, client_of(request, "call")))
+        client = client_of(request, "call")
+        await service.log.settle()
+        return _episode_entry(read_episode(service.pool.engine, episode, client))
 
     return routes
 
