@@ -60,11 +60,14 @@ def latest_prefix(engine: Engine, prefixes: Sequence[str], *, tenant: Scope) -> 
 
 
 def episode_decision(engine: Engine, episode: str, *, tenant: Scope) -> Decision | None:
-    """Returns the latest decision of an episode; None = there is none."""
+    """Returns the decision of an episode's latest call; None = there is none."""
     query = (
         select(decisions.c.fields)
-        .where(decisions.c.episode == episode, *in_scope(decisions.c.tenant, tenant))
-        .order_by(decisions.c.sequence.desc())
+        .join_from(
+            calls, decisions, decisions.c.id == calls.c.id
+        )  # a call has the id of its decision, and an index
+        .where(calls.c.episode == episode, *in_scope(calls.c.tenant, tenant))
+        .order_by(calls.c.sequence.desc())
         .limit(1)
     )
     with engine.connect() as connection:
