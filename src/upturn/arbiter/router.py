@@ -13,7 +13,9 @@ and release it at the end. A router must be used by one thread only.
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b, sha256
+from heapq import nlargest
 from math import fsum
 from typing import Literal
 
@@ -26,6 +28,8 @@ from upturn.records import Alternative, Decision, Forecast, Task
 
 MAX_EPISODES = 10_000
 """Maximum number of remembered episodes; the least recently used one is dropped first."""
+MAX_ALTERNATIVES = 10_000
+"""Maximum number of versions whose latest alternative is remembered; all are forgotten when there are more."""
 
 Purpose = Literal["agent", "version"]
 
@@ -70,6 +74,7 @@ class Router:
         self._key = key
         self._max_episodes = max_episodes
         self._episodes: OrderedDict[tuple[str, str], Decision] = OrderedDict()
+        self._alternative: dict[str, Alternative] = {}  # the latest one of each version, for the next decision
 
     def decide(
         self,
@@ -183,13 +188,14 @@ class Router:
 
     def _new_decision(self, task: Task, episode: str | None, screening: Screening) -> Decision:
         forecasts = self.forecasts(task.family, screening.offers)
-        probabilities = self._probabilities(task, screening.offers, forecasts)
+        candidates = candidates_of(screening.offers, forecasts)
+        probabilities = self._probabilities(task, candidates)
         index = _sample(probabilities, draw(self._key.seed, task.id, "agent"))
         offer = screening.offers[index]
         is_candidate = offer.candidate is not None and draw(self._key.seed, task.id, "version") < offer.weight
         alternatives = self._alternatives(task, screening, probabilities, forecasts)
         chosen = offer.candidate if is_candidate and offer.candidate is not None else offer.incumbent
-        reason = self._reason(task, candidates_of(screening.offers, forecasts), probabilities, index)
+        reason = self._reason(task, candidates, probabilities, index)
         if offer.candidate is not None:
             reason += (
                 f"; canary {offer.release}: the coin at {offer.weight:.0%} for {offer.candidate} gave {chosen}"
@@ -222,16 +228,14 @@ class Router:
         versions += [offer.candidate for offer in offers if offer.candidate is not None]
         return dict(zip(versions, self.objective.forecasts(family, versions), strict=True))
 
-    def _probabilities(
-        self, task: Task, offers: Sequence[Offer], forecasts: Mapping[str, Forecast]
-    ) -> Sequence[float]:
+    def _probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """Returns the policy's probabilities; raises RoutingError if they violate the contract."""
-        probabilities = self.policy.probabilities(task, candidates_of(offers, forecasts))
+        probabilities = self.policy.probabilities(task, candidates)
         total = fsum(probabilities)
-        if len(probabilities) != len(offers) or not min(probabilities) > 0 or not abs(total - 1) < 1e-9:
+        if len(probabilities) != len(candidates) or not min(probabilities) > 0 or not abs(total - 1) < 1e-9:
             raise RoutingError(
-                f"policy {self.policy.name!r} gave probabilities {list(probabilities)!r} for {len(offers)} agents; "
-                "they must be one per agent, each above 0, with sum 1"
+                f"policy {self.policy.name!r} gave probabilities {list(probabilities)!r} for {len(candidates)} "
+                "agents; they must be one per agent, each above 0, with sum 1"
             )
         return probabilities
 
@@ -245,15 +249,13 @@ class Router:
         """Returns every version in service: eligible ones with their probability, others with the reason."""
         alternatives: list[Alternative] = []
         for offer, probability in zip(screening.offers, probabilities, strict=True):
-            shares = {offer.incumbent: 1 - offer.weight}
-            if offer.candidate is not None:
-                shares[offer.candidate] = offer.weight
+            if offer.candidate is None:
+                alternatives.append(self._eligible(task.family, offer.incumbent, probability, forecasts))
+                continue
+            shares = {offer.incumbent: 1 - offer.weight, offer.candidate: offer.weight}
             for version, share in shares.items():
                 if share > 0:
-                    belief = self.policy.belief(task.family, version)
-                    mean = None if belief is None else belief.mean
-                    forecast = forecasts.get(version)
-                    alternatives.append(Alternative(version, probability * share, mean, forecast=forecast))
+                    alternatives.append(self._eligible(task.family, version, probability * share, forecasts))
                 else:
                     reason = f"release {offer.release}: {offer.candidate} takes all of the agent's tasks"
                     alternatives.append(Alternative(version, 0.0, None, reason))
@@ -261,6 +263,25 @@ class Router:
             Alternative(excluded.version, 0.0, None, excluded.reason) for excluded in screening.exclusions
         ]
         return tuple(alternatives)
+
+    def _eligible(
+        self, family: str, version: str, probability: float, forecasts: Mapping[str, Forecast]
+    ) -> Alternative:
+        """Returns the alternative; that of the latest decision if nothing is different, which is faster."""
+        belief = self.policy.belief(family, version)
+        estimate = None if belief is None else belief.mean
+        forecast = forecasts.get(version)
+        latest = self._alternative.get(version)
+        if (
+            latest is None
+            or latest.probability != probability
+            or latest.estimate != estimate
+            or latest.forecast is not forecast
+        ):
+            if len(self._alternative) >= MAX_ALTERNATIVES:
+                self._alternative.clear()
+            latest = self._alternative[version] = Alternative(version, probability, estimate, forecast=forecast)
+        return latest
 
     def _reason(
         self, task: Task, candidates: Sequence[Candidate], probabilities: Sequence[float], index: int
@@ -270,7 +291,7 @@ class Router:
         agent = self._describe(family, candidates[index])
         if len(candidates) == 1:
             return f"{agent} is the only eligible agent for {family}"
-        leader, second, *_ = sorted(range(len(candidates)), key=lambda number: -probabilities[number])
+        leader, second = nlargest(2, range(len(candidates)), key=probabilities.__getitem__)
         if probabilities[leader] == min(probabilities):
             return f"{name} gives all {len(candidates)} agents equal chances for {family}; drew {agent}"
         probability = f"probability {probabilities[index]:.3f}"
@@ -298,8 +319,14 @@ class Router:
 def candidates_of(offers: Sequence[Offer], forecasts: Mapping[str, Forecast]) -> list[Candidate]:
     """Returns the candidates that a policy sees, with the handicaps of their incumbents."""
     if not forecasts:
-        return [Candidate(offer.agent, offer.incumbent) for offer in offers]
-    return [Candidate(offer.agent, offer.incumbent, forecasts[offer.incumbent].handicap) for offer in offers]
+        return [_candidate(offer.agent, offer.incumbent, 0.0) for offer in offers]
+    return [_candidate(offer.agent, offer.incumbent, forecasts[offer.incumbent].handicap) for offer in offers]
+
+
+@lru_cache(maxsize=10_000)
+def _candidate(agent: str, version: str, handicap: float) -> Candidate:
+    """Returns the candidate; equal ones are one object, because making an object takes longer than a look-up."""
+    return Candidate(agent, version, handicap)
 
 
 def _sample(probabilities: Sequence[float], uniform: float) -> int:
