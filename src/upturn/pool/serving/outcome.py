@@ -349,6 +349,18 @@ def _rated(metrics: tuple[str, ...]) -> Select[Any]:
         trajectory.c.tenant == feedback.c.tenant,
         trajectory.c.sequence < feedback.c.sequence,
     )
+    call = aliased(schema.calls)  # it has the id of its decision, and an index by episode, unlike decisions
+    of_call = (
+        select(call.c.id)
+        .where(
+            kind == "episode",
+            call.c.tenant == feedback.c.tenant,
+            call.c.episode == subject,
+            call.c.sequence < feedback.c.sequence,
+        )
+        .order_by(call.c.sequence)
+        .limit(1)
+    )
     opening = aliased(schema.decisions)
     of_episode = (
         select(opening.c.id)
@@ -361,20 +373,12 @@ def _rated(metrics: tuple[str, ...]) -> Select[Any]:
         .order_by(opening.c.sequence)
         .limit(1)
     )
-    call = aliased(schema.calls)
-    of_call = (  # as ``of_episode``, by an index; decisions of tasks have no call
-        select(call.c.id)
-        .where(
-            kind == "episode",
-            call.c.tenant == feedback.c.tenant,
-            call.c.episode == subject,
-            call.c.sequence < feedback.c.sequence,
-        )
-        .order_by(call.c.sequence)
-        .limit(1)
+    target = func.coalesce(
+        direct.scalar_subquery(),
+        of_trajectory.scalar_subquery(),
+        of_call.scalar_subquery(),
+        of_episode.scalar_subquery(),
     )
-    queries = (direct, of_trajectory, of_call, of_episode)
-    target = func.coalesce(*(query.scalar_subquery() for query in queries))
     return _columns(
         feedback.c.sequence, target, verdict=literal(""), metric=feedback.c.metric, value=feedback.c.value
     ).where(feedback.c.metric.in_(metrics))
