@@ -25,6 +25,8 @@ from scipy.special import ndtr, stdtrit
 from upturn.interval import wilson_limits
 
 LEVEL = 0.95
+MIN_FREEDOM = 2.5
+"""Least degrees of freedom, with a quantile of 3.6."""
 
 
 class _Constants(NamedTuple):
@@ -105,5 +107,5 @@ def _steadied(squared_error: float, bound: float, effective: float, constants: _
 
 
 def _quantile(precision: Precision, constants: _Constants) -> float:
-    freedom = max(precision.freedom - 1.0, 1.0) * constants.freedom
+    freedom = max((precision.freedom - 1.0) * constants.freedom, MIN_FREEDOM)
     return float(stdtrit(freedom, 0.5 + LEVEL / 2.0))
