@@ -120,3 +120,13 @@ async def test_a_task_that_no_agent_may_do_fails_with_the_reason(run: ModuleType
     assert await finished(queue, task) == ["failed"]
     await queue.stop()
     assert "no agent is in service" in queue.find(task.id, CLIENT).reason
+
+
+async def test_a_version_that_is_taken_out_of_service_after_the_decision_still_does_the_task(
+    run: ModuleType,
+) -> None:
+    [task] = run.next_tasks(1)
+    decisions, versions = run.service.decide([task]), run.service.versions()
+    run.router.registry.remove(decisions[0].agent)
+    [served] = await asyncio.to_thread(run.service.run, [task], decisions, versions)
+    assert served.trajectory.agent_version == decisions[0].chosen
