@@ -183,13 +183,14 @@ class Router:
 
     def _new_decision(self, task: Task, episode: str | None, screening: Screening) -> Decision:
         forecasts = self.forecasts(task.family, screening.offers)
-        probabilities = self._probabilities(task, screening.offers, forecasts)
+        candidates = candidates_of(screening.offers, forecasts)
+        probabilities = self._probabilities(task, candidates)
         index = _sample(probabilities, draw(self._key.seed, task.id, "agent"))
         offer = screening.offers[index]
         is_candidate = offer.candidate is not None and draw(self._key.seed, task.id, "version") < offer.weight
         alternatives = self._alternatives(task, screening, probabilities, forecasts)
         chosen = offer.candidate if is_candidate and offer.candidate is not None else offer.incumbent
-        reason = self._reason(task, candidates_of(screening.offers, forecasts), probabilities, index)
+        reason = self._reason(task, candidates, probabilities, index)
         if offer.candidate is not None:
             reason += (
                 f"; canary {offer.release}: the coin at {offer.weight:.0%} for {offer.candidate} gave {chosen}"
@@ -222,16 +223,14 @@ class Router:
         versions += [offer.candidate for offer in offers if offer.candidate is not None]
         return dict(zip(versions, self.objective.forecasts(family, versions), strict=True))
 
-    def _probabilities(
-        self, task: Task, offers: Sequence[Offer], forecasts: Mapping[str, Forecast]
-    ) -> Sequence[float]:
+    def _probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """Returns the policy's probabilities; raises RoutingError if they violate the contract."""
-        probabilities = self.policy.probabilities(task, candidates_of(offers, forecasts))
+        probabilities = self.policy.probabilities(task, candidates)
         total = fsum(probabilities)
-        if len(probabilities) != len(offers) or not min(probabilities) > 0 or not abs(total - 1) < 1e-9:
+        if len(probabilities) != len(candidates) or not min(probabilities) > 0 or not abs(total - 1) < 1e-9:
             raise RoutingError(
-                f"policy {self.policy.name!r} gave probabilities {list(probabilities)!r} for {len(offers)} agents; "
-                "they must be one per agent, each above 0, with sum 1"
+                f"policy {self.policy.name!r} gave probabilities {list(probabilities)!r} for {len(candidates)} "
+                "agents; they must be one per agent, each above 0, with sum 1"
             )
         return probabilities
 
