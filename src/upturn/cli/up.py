@@ -27,13 +27,14 @@ def up(
     import uvicorn
 
     from upturn.config import api_keys
-    from upturn.gateway import default_config, open_gateway
+    from upturn.gateway import default_config, keep_pauses_short, open_gateway
 
     path = config_path or (CONFIG_PATH if CONFIG_PATH.exists() else None)
     config = default_config() if path is None else read_config(path)
     address = host or config.gateway.host
     with open_gateway(config, api_keys(config, os.environ), host=address) as gateway:
         print_message(f"gateway at http://{address}:{port or config.gateway.port}/v1; stop it with Ctrl-C")
+        keep_pauses_short()
         uvicorn.run(
             gateway.app,
             host=address,
@@ -42,5 +43,6 @@ def up(
             http="httptools",
             log_level="warning",
             access_log=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=30,
         )

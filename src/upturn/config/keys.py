@@ -1,6 +1,7 @@
 """The section of ``upturn.toml`` for keys, limits and browsers, and the policy for tools that a provider runs."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Annotated, Literal, TypeAlias
 
@@ -100,6 +101,7 @@ class AccessConfig(Settings):
         return self.keys == "required" or not is_loopback(host)
 
 
+@lru_cache(maxsize=64)  # every request asks for its host
 def is_loopback(host: str) -> bool:
     """Returns whether an address can be reached from this machine alone; other names than localhost may be any."""
     if host == "localhost":

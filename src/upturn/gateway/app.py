@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from time import time
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upturn import __version__
 from upturn.config import GatewayConfig
@@ -56,7 +56,7 @@ class Parts(NamedTuple):
 def build_app(parts: Parts) -> FastAPI:
     """Returns the application."""
     service, settings = parts.service, parts.settings
-    app = FastAPI(
+    app = _App(
         title="Upturn gateway",
         version=__version__,
         lifespan=partial(_lifespan, parts),
@@ -66,9 +66,10 @@ def build_app(parts: Parts) -> FastAPI:
     )
     shared = CallParts(service, parts.guard, parts.observer, RecentAnswers())
     for dialect in DIALECTS.values():
-        endpoint = ModelCalls(dialect, shared)
+        endpoint, path = ModelCalls(dialect, shared), f"/v1{dialect.path}"
+        app.calls[path] = BodyLimit(endpoint, settings.max_body_bytes)
         for prefix in ("", EPISODE_PATH):
-            app.router.routes.append(Route(f"{prefix}/v1{dialect.path}", endpoint, methods=["POST"]))
+            app.router.routes.append(Route(f"{prefix}{path}", endpoint, methods=["POST"]))
     endpoints = list(app.routes)
     for routes in (
         model_routes(service, parts.guard),
@@ -82,6 +83,28 @@ def build_app(parts: Parts) -> FastAPI:
     _add_errors(app, endpoints)
     describe_calls(app, service.routes.names)
     return app
+
+
+class _App(FastAPI):
+    """The application. Model calls go past the framework's layers, which took a sixth of the gateway's time."""
+
+    @cached_property
+    def calls(self) -> dict[str, ASGIApp]:
+        """The endpoints of model calls, by path without an episode."""
+        return {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] == "http" and scope["method"] == "POST":
+            path: str = scope["path"]
+            if path.startswith("/episodes/"):
+                episode, _, rest = path.removeprefix("/episodes/").partition("/")
+                path = f"/{rest}" if episode else path
+                scope = {**scope, "path_params": {"episode": episode}}
+            if (endpoint := self.calls.get(path)) is not None:
+                await endpoint(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
 
 
 @asynccontextmanager

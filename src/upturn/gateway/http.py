@@ -35,8 +35,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared = headers_of(scope).get("content-length", "")
-        size = int(declared) if declared.isdecimal() else 0
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        size = int(declared) if declared.isdigit() else 0
         received = 0
 
         async def bounded() -> Message:

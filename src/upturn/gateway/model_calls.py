@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
+from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
@@ -80,6 +81,9 @@ class ModelCalls:
         except RequestError as exc:
             self._observer.refused(exc)
             await answer.fail(exc)
+        except HTTPException as exc:  # the body is too large
+            self._observer.refused(error := RequestError(exc.detail, status=exc.status_code, code="body_too_large"))
+            await answer.fail(error)
         except ConnectionError:
             return
         except RecordError as exc:  # what cannot be stored, such as NaN in a tool's schema
