@@ -79,6 +79,8 @@ class Decision:
     """All but ``named`` and empty are guesses."""
     sketch: str = ""
     """Sketch of the text that clusters are learned from (``arbiter.texts.sketch``); empty = it teaches none."""
+    current: str | None = None
+    """The version that served the episode before, if this decision could keep or switch it; None = it could not."""
 
 
 @record
