@@ -11,6 +11,10 @@ from upturn.cli import progress
 def bench_routing(
     seeds: Annotated[int, typer.Option(min=2, help="Simulated streams per scenario.")] = 20,
     tasks: Annotated[int, typer.Option(min=200, help="Tasks per stream.")] = 2_000,
+    *,
+    scenario: Annotated[
+        list[str] | None, typer.Option(help="Scenario to simulate; repeatable. Default: all.")
+    ] = None,
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
@@ -18,9 +22,13 @@ def bench_routing(
 
     It needs ``pip install vowpalwabbit==9.11.9``.
     """
-    from benchmarks.routing.regret import SCENARIOS, measure_regret, measure_time
+    from benchmarks.routing.decision_time import measure_time
+    from benchmarks.routing.regret import SCENARIOS, measure_regret
 
-    seeds, tasks, scenarios = (2, 200, SCENARIOS[:1]) if quick else (seeds, tasks, SCENARIOS)
+    scenarios = SCENARIOS if scenario is None else tuple(scenario)
+    if unknown := set(scenarios) - set(SCENARIOS):
+        raise typer.BadParameter(f"unknown scenario {min(unknown)!r}; known: {', '.join(SCENARIOS)}")
+    seeds, tasks, scenarios = (2, 200, SCENARIOS[:1]) if quick else (seeds, tasks, scenarios)
     results = measure_time(outcomes=300 if quick else 3_000)
     with progress("streams", seeds * len(scenarios)) as ticker:
         results += measure_regret(scenarios, tasks=tasks, seeds=seeds, on_done=ticker.advance)

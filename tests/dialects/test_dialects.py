@@ -14,10 +14,12 @@ from upturn.dialects import (
     Message,
     ModelAnswer,
     ModelRequest,
+    OutputFormat,
     Part,
     Reasoning,
     ReasoningDelta,
     RequestError,
+    Sampling,
     StreamEnd,
     StreamEvent,
     StreamFailure,
@@ -26,11 +28,14 @@ from upturn.dialects import (
     TextDelta,
     TokenUsage,
     ToolCall,
+    ToolChoice,
+    ToolResult,
     dialect_of,
 )
 from upturn.errors import ModelError, UnknownNameError
+from upturn.records import JsonValue
 
-USAGE = TokenUsage(input=20, output=9, cached_input=12)
+USAGE = TokenUsage(input=20, output=9, cached_input=12, reasoning=4)
 ANSWER = ModelAnswer(
     "answer-1",
     "nano",
@@ -223,7 +228,7 @@ def test_a_chat_stream_ends_with_usage_only_where_it_was_asked_for(request_with_
                     "completion_tokens": 9,
                     "total_tokens": 29,
                     "prompt_tokens_details": {"cached_tokens": 12},
-                    "completion_tokens_details": {"reasoning_tokens": 0},
+                    "completion_tokens_details": {"reasoning_tokens": 4},
                 }
             ]
             if has_usage
@@ -249,3 +254,86 @@ def test_what_nobody_here_can_do_is_refused_by_name(name: str, body: dict[str, o
     with pytest.raises(RequestError) as caught:
         dialect_of(name).read_request(as_bytes({**base, **body}))
     assert (caught.value.field, caught.value.code) == (field, "unsupported")
+
+
+def test_a_schema_of_the_answer_passes_between_all_dialects(dialect: Dialect) -> None:
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"city": {"type": "string"}}}
+    asked = ModelRequest("m", (Message("user", (Text("hi"),)),), output=OutputFormat("schema", "answer", schema))
+    read = dialect.read_request(as_bytes({"max_tokens": 5, **dialect.write_request(asked)}))
+    assert read.output == asked.output
+
+
+def thinking_of(request: ModelRequest) -> object:
+    return dialect_of("messages").write_request(request).get("thinking")
+
+
+def test_an_unsigned_thought_is_not_sent_to_anthropic() -> None:
+    history = (
+        Message("user", (Text("hi"),)),
+        Message("assistant", (Reasoning("hm"), Text("hello"))),
+        Message("user", (Text("again"),)),
+        Message("assistant", (Reasoning("hm"),)),
+        Message("user", (Text("and again"),)),
+    )
+    written = dialect_of("messages").write_request(ModelRequest("m", history))["messages"]
+    assert written == [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "hello"}]},
+        {"role": "user", "content": [{"type": "text", "text": "again"}, {"type": "text", "text": "and again"}]},
+    ]
+
+
+@pytest.mark.parametrize(("signature", "thinks"), [("", False), ("signed", True)])
+def test_no_thoughts_are_asked_of_anthropic_after_calls_without_a_signed_one(signature: str, thinks: bool) -> None:
+    history = (
+        Message("user", (Text("hi"),)),
+        Message("assistant", (Reasoning("hm", signature), ToolCall("c", "f", "{}"))),
+        Message("tool", (ToolResult("c", (Text("done"),)),)),
+    )
+    asked = ModelRequest("m", history, effort="low")
+    assert bool(thinking_of(asked)) == thinks
+    assert thinking_of(replace(asked, messages=(*history, Message("user", (Text("next"),)))))
+
+
+def test_thoughts_are_asked_of_anthropic_only_where_it_allows_them() -> None:
+    asked = ModelRequest("m", (Message("user", (Text("hi"),)),), effort="low", sampling=Sampling(temperature=0.5))
+    assert thinking_of(asked) == {"type": "enabled", "budget_tokens": 2048}
+    assert "temperature" not in dialect_of("messages").write_request(asked)
+    assert thinking_of(replace(asked, sampling=Sampling(max_tokens=1000))) is None
+    assert thinking_of(replace(asked, sampling=Sampling(max_tokens=1500))) == {
+        "type": "enabled",
+        "budget_tokens": 1499,
+    }
+    assert thinking_of(replace(asked, tool_choice=ToolChoice("required"))) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "sampling", "field"),
+    [
+        ("messages", Sampling(seed=0), "seed"),
+        ("messages", Sampling(frequency_penalty=0.5), "frequency_penalty"),
+        ("responses", Sampling(stop=("x",)), "stop"),
+    ],
+)
+def test_sampling_that_an_upstream_cannot_do_is_refused(name: str, sampling: Sampling, field: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        dialect_of(name).write_request(ModelRequest("m", (Message("user", (Text("hi"),)),), sampling=sampling))
+    assert (caught.value.field, caught.value.code) == (field, "unsupported")
+
+
+def test_an_unsigned_thought_comes_back_from_an_anthropic_client_as_a_thought(
+    request_with_tools: ModelRequest,
+) -> None:
+    dialect = dialect_of("messages")
+    answer = ModelAnswer("a", "m", (Reasoning("hm"), Text("hello")), "stop")
+    blocks = dialect.write_answer(answer, request_with_tools)["content"]
+    assert isinstance(blocks, list)
+    assert blocks[0] == {"type": "thinking", "thinking": "hm", "signature": "unsigned"}
+    writer = dialect.writer(request_with_tools)
+    events: list[StreamEvent] = [StreamStart("a", "m"), ReasoningDelta("hm"), TextDelta("hello"), StreamEnd("stop")]
+    streamed = b"".join(map(writer.write, events))
+    assert streamed.count(b'"signature_delta","signature":"unsigned"') == 1
+    assert read_stream(dialect, streamed, 100)[1:3] == [ReasoningDelta("hm"), TextDelta("hello")]
+    body = {"model": "m", "max_tokens": 5, "messages": [{"role": "assistant", "content": blocks}]}
+    [message] = dialect.read_request(as_bytes(body)).messages
+    assert message.parts == answer.parts

@@ -61,7 +61,7 @@ class RoutingConfig(Settings):
     threshold: Positive | None = None
     """For thompson, linear_thompson and logistic_thompson: evidence of a change, in natural log units, at which
     earlier outcomes are forgotten. Without a change, the mean time between alarms is at least e^threshold
-    outcomes for each detector. Unset = 12 for thompson, 8 for the others."""
+    outcomes for each detector. Unset = 12 for thompson, 8 for linear_thompson, 6 for logistic_thompson."""
     discount: Annotated[float, Field(gt=0, le=1)] | None = None
     """For discounted_thompson and gaussian_thompson: factor on the weight of earlier outcomes after each new
     outcome in their family. 1 = earlier outcomes keep their weight. Unset = 0.995 for discounted_thompson, 1

@@ -16,6 +16,7 @@ from upturn.dialects.conversation import (
     Message,
     ModelAnswer,
     ModelRequest,
+    OutputFormat,
     Part,
     Reasoning,
     Sampling,
@@ -26,7 +27,7 @@ from upturn.dialects.conversation import (
     ToolDefinition,
     ToolResult,
 )
-from upturn.dialects.dialect import Json, RequestError, Wire, json_object, parse
+from upturn.dialects.dialect import Json, RequestError, Wire, json_object, parse, refuse
 from upturn.errors import ModelError
 from upturn.records import JsonValue
 
@@ -49,6 +50,8 @@ STOP_REASONS: Mapping[FinishReason, str] = {
 }
 _EFFORTS: Mapping[str, int] = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
 """Budgets of thinking by the efforts of the other dialects."""
+UNSIGNED = "unsigned"
+"""Signature of thoughts that nobody has signed. Some clients send a thought without one back as the user's text."""
 _ERRORS: Mapping[int, str] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -112,6 +115,16 @@ class _Thinking(Wire):
     budget_tokens: int | None = None
 
 
+class _Format(Wire):
+    type: Literal["json_schema"]
+    schema_: Annotated[dict[str, JsonValue], Field(alias="schema")]
+
+
+class _OutputConfig(Wire):
+    format: _Format | None = None
+    effort: str | None = None
+
+
 class Request(Wire):
     """A request."""
 
@@ -127,7 +140,12 @@ class Request(Wire):
     stop_sequences: list[str] | None = None
     stream: bool | None = None
     thinking: _Thinking | None = None
+    output_config: _OutputConfig | None = None
     metadata: dict[str, JsonValue] | None = None
+
+
+class _OutputDetails(Wire):
+    thinking_tokens: int | None = None
 
 
 class Usage(Wire):
@@ -137,14 +155,17 @@ class Usage(Wire):
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    output_tokens_details: _OutputDetails | None = None
 
     def counted(self, earlier: TokenUsage = _NO_TOKENS) -> TokenUsage:
         """As a record; counts that are missing here are those of ``earlier``."""
+        details = self.output_tokens_details
+        thoughts = (details and details.thinking_tokens) or 0
         if self.input_tokens is None:
-            return TokenUsage(earlier.input, self.output_tokens or earlier.output, earlier.cached_input)
+            return TokenUsage(earlier.input, self.output_tokens or earlier.output, earlier.cached_input, thoughts)
         cached = self.cache_read_input_tokens or 0
         total = self.input_tokens + cached + (self.cache_creation_input_tokens or 0)
-        return TokenUsage(total, self.output_tokens or 0, cached)
+        return TokenUsage(total, self.output_tokens or 0, cached, thoughts)
 
 
 class _Answer(Wire):
@@ -171,7 +192,8 @@ def read_request(body: bytes) -> ModelRequest:
         Sampling(
             wire.max_tokens, wire.temperature, wire.top_p, wire.top_k or None, tuple(wire.stop_sequences or ())
         ),
-        effort=_read_effort(wire.thinking),
+        output=_read_format(wire.output_config),
+        effort=(wire.output_config and wire.output_config.effort) or _read_effort(wire.thinking),
         is_streamed=bool(wire.stream),
         metadata=wire.metadata or {},
     )
@@ -203,7 +225,7 @@ def read_block(block: Block, field: str) -> Part:
         case "text" if block.text is not None:
             return Text(block.text)
         case "thinking" if block.thinking is not None:
-            return Reasoning(block.thinking, block.signature or "")
+            return Reasoning(block.thinking, "" if block.signature == UNSIGNED else block.signature or "")
         case "redacted_thinking" if block.data is not None:
             return Reasoning("", block.data, is_redacted=True)
         case "tool_use" if block.id is not None and block.name is not None:
@@ -255,6 +277,12 @@ def _read_choice(choice: _Choice | None) -> ToolChoice:
             return ToolChoice(choice.type, "", is_parallel)
 
 
+def _read_format(config: _OutputConfig | None) -> OutputFormat:
+    if config is None or config.format is None:
+        return OutputFormat()
+    return OutputFormat("schema", "answer", config.format.schema_)
+
+
 def _read_effort(thinking: _Thinking | None) -> str:
     if thinking is None or thinking.type == "disabled":
         return ""
@@ -263,14 +291,22 @@ def _read_effort(thinking: _Thinking | None) -> str:
 
 
 def write_request(request: ModelRequest) -> Json:
-    """The request with the fields that it sets; raises RequestError for a schema of the answer."""
-    if request.output.kind != "text":
+    """The request with the fields that it sets; raises RequestError for what the dialect cannot say."""
+    if request.output.kind == "json":
         raise RequestError(
-            f"the answer's format {request.output.kind!r} cannot be asked for in this dialect; use a tool",
+            "the answer's format json_object cannot be asked for in this dialect; use json_schema, or a tool",
             code="unsupported",
             field="response_format",
         )
     sampling = request.sampling
+    refuse(
+        {
+            "seed": sampling.seed is not None,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+        },
+        "an upstream that speaks Messages has no such parameter",
+    )
     limit = sampling.max_tokens or DEFAULT_MAX_TOKENS
     body: Json = {"model": request.model, "max_tokens": limit, "messages": _write_messages(request)}
     system = "\n\n".join(
@@ -289,22 +325,44 @@ def write_request(request: ModelRequest) -> Json:
         "stream": request.is_streamed or None,
     }
     body |= {name: value for name, value in named.items() if value is not None}
-    if budget := _EFFORTS.get(request.effort):
-        body["thinking"] = {"type": "enabled", "budget_tokens": max(1_024, min(budget, limit - 1))}
+    if request.output.kind == "schema":
+        body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.output.schema)}}
+    if budget := _thinking_budget(request, limit):
+        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        body.pop("temperature", None)  # the dialect refuses it beside thoughts
     if request.tools:
         body["tools"] = [_write_tool(tool) for tool in request.tools]
         body["tool_choice"] = _write_choice(request.tool_choice)
     return body
 
 
+def _thinking_budget(request: ModelRequest, limit: int) -> int:
+    """The budget of the request's effort; 0 = no thoughts, which the dialect refuses in some requests.
+
+    A call must be chosen freely, and an answer whose calls have just got their results must begin with its signed
+    thought, which clients of other dialects cannot give back.
+    """
+    budget = min(_EFFORTS.get(request.effort, 0), limit - 1)
+    if budget < _EFFORTS["minimal"] or request.tool_choice.kind in ("required", "named"):
+        return 0
+    answers = [message.parts for message in request.messages if message.role == "assistant"]
+    if not answers or request.messages[-1].role != "tool":
+        return budget
+    is_signed = any(isinstance(part, Reasoning) and part.signature for part in answers[-1])
+    return budget if is_signed else 0
+
+
 def _write_messages(request: ModelRequest) -> list[JsonValue]:
-    """Neighbouring messages of one role are one message: the dialect alternates."""
+    """Neighbouring messages of one role are one message: the dialect alternates. Unsigned thoughts are left out."""
     lines: list[tuple[str, list[JsonValue]]] = []
     for message in request.messages:
         if message.role == "system":
             continue
         role = "user" if message.role == "tool" else message.role
-        blocks = list(message.lines) or [write_part(part) for part in message.parts]
+        parts = [part for part in message.parts if not isinstance(part, Reasoning) or part.signature]
+        blocks = list(message.lines) or [write_part(part) for part in parts]
+        if not blocks:
+            continue
         if lines and lines[-1][0] == role:
             lines[-1][1].extend(blocks)
         else:
@@ -325,7 +383,7 @@ def write_part(part: Part) -> JsonValue:
         case Reasoning():
             if part.is_redacted:
                 return {"type": "redacted_thinking", "data": part.signature}
-            return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+            return {"type": "thinking", "thinking": part.text, "signature": part.signature or UNSIGNED}
         case ToolCall():
             arguments = json_object(part.arguments)
             written = {"arguments": part.arguments} if arguments is None else arguments
@@ -365,7 +423,7 @@ def read_answer(body: bytes) -> ModelAnswer:
 
 
 def write_answer(answer: ModelAnswer, request: ModelRequest) -> Json:  # noqa: ARG001  as in the protocol
-    """As the client expects it; thoughts without a signature are kept, with an empty one."""
+    """As the client expects it; thoughts without a signature get ``UNSIGNED``."""
     return {
         "id": answer.id,
         "type": "message",
@@ -385,6 +443,7 @@ def write_usage(usage: TokenUsage) -> Json:
         "output_tokens": usage.output,
         "cache_read_input_tokens": usage.cached_input,
         "cache_creation_input_tokens": 0,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning},
     }
 
 

@@ -18,7 +18,7 @@ from upturn.dialects.conversation import (
     TokenUsage,
 )
 from upturn.dialects.dialect import Json, Wire
-from upturn.dialects.messages import FINISH, STOP_REASONS, Block, Usage, write_usage
+from upturn.dialects.messages import FINISH, STOP_REASONS, UNSIGNED, Block, Usage, write_usage
 from upturn.dialects.sse import EventParser, write_event
 from upturn.errors import ModelError
 from upturn.records import JsonValue
@@ -120,7 +120,7 @@ class MessagesReader:
                 yield TextDelta(delta.text)
             case "thinking_delta":
                 yield ReasoningDelta(delta.thinking)
-            case "signature_delta":
+            case "signature_delta" if delta.signature != UNSIGNED:
                 yield ReasoningDelta("", delta.signature)
             case "input_json_delta" if index in self._calls and delta.partial_json:
                 yield CallDelta(self._calls[index], arguments=delta.partial_json)
@@ -134,6 +134,8 @@ class MessagesWriter:
         self._blocks = 0
         self._open: tuple[str, int] | None = None
         """Kind of the open block, and the number of its call; None = no block is open."""
+        self._is_signed = False
+        """Whether the open block, if it is a thought, has its signature."""
 
     def write(self, event: StreamEvent) -> bytes:
         """The event with the starts and stops of blocks that it needs; raises ModelError for interleaved calls."""
@@ -180,6 +182,7 @@ class MessagesWriter:
         text = self._delta({"type": "thinking_delta", "thinking": event.text}) if event.text else b""
         if not event.signature:
             return opened + text
+        self._is_signed = True
         return opened + text + self._delta({"type": "signature_delta", "signature": event.signature})
 
     def _open_block(self, kind: tuple[str, int], block: Json) -> bytes:
@@ -193,10 +196,13 @@ class MessagesWriter:
     def _close_block(self) -> bytes:
         if self._open is None:
             return b""
-        self._open = None
+        kind, self._open = self._open[0], None
+        is_unsigned = kind == "thinking" and not self._is_signed
+        self._is_signed = False
+        signed = self._delta({"type": "signature_delta", "signature": UNSIGNED}) if is_unsigned else b""
         stopped = _event("content_block_stop", index=self._blocks)
         self._blocks += 1
-        return stopped
+        return signed + stopped
 
     def _delta(self, delta: Json) -> bytes:
         return _event("content_block_delta", index=self._blocks, delta=delta)

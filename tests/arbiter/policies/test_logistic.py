@@ -9,6 +9,7 @@ from scipy import optimize, special
 from tests.arbiter.policies.outcomes import AB, decision_of, task_of, teach
 from upturn.arbiter import LogisticThompson, RoutingOutcome
 from upturn.arbiter.features import SIZE
+from upturn.arbiter.policies.regression import Regression
 
 
 def test_one_outcome_gives_the_newton_step_worked_by_hand() -> None:
@@ -22,7 +23,29 @@ def test_one_outcome_gives_the_newton_step_worked_by_hand() -> None:
     odds = np.array([1.3 / 2.25, 0.4])
     rates = special.expit(odds / np.sqrt(1 + np.pi / 8 * variance))
     assert means == pytest.approx(rates, rel=1e-6)
-    assert deviations == pytest.approx(rates * (1 - rates) * np.sqrt(variance), rel=1e-6)
+    slope = rates * (1 - rates)
+    assert deviations == pytest.approx(slope * np.sqrt(variance / (1 + np.pi / 8 * variance)), rel=1e-6)
+
+
+def test_means_and_deviations_are_near_those_of_an_integration() -> None:
+    points = np.linspace(-8, 8, 4001)
+    density = np.exp(-points * points / 2) / np.sqrt(2 * np.pi)
+    policy = LogisticThompson(precision=1.0)
+    for scale in (0.3, 1.0, 2.0):
+        features = [scale] + [0.0] * (SIZE - 1)
+        means, deviations = policy.rates(features, ["a@1"])
+        rates = special.expit(scale * points)
+        assert means[0] == pytest.approx(np.trapezoid(rates * density, points), abs=1e-9)
+        expected = np.trapezoid((rates - 0.5) ** 2 * density, points) ** 0.5
+        assert deviations[0] == pytest.approx(expected, rel=0.03)
+
+
+def test_probabilities_are_those_of_draws_that_agree() -> None:
+    policies = [LogisticThompson(agreement=agreement, floor=0.01) for agreement in (1, 3)]
+    for policy in policies:
+        teach(policy, [("mail", "a@1", 1.0), ("mail", "b@1", 0.0), ("mail", "a@1", 0.5)])
+    single, three = ((policy.probabilities(task_of(), AB)[0] - 0.005) / 0.99 for policy in policies)
+    assert three == pytest.approx(single**3 / (single**3 + (1 - single) ** 3), rel=1e-9)
 
 
 def test_the_posterior_is_near_the_exact_mode_and_curvature() -> None:
@@ -71,6 +94,30 @@ def test_a_collapse_restarts_the_version() -> None:
     assert policy.probabilities(task_of(), AB)[0] < 0.3
 
 
-def test_a_scale_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="scale must be above 0, got 0"):
-        LogisticThompson(scale=0)
+def test_a_change_of_one_version_weakens_the_evidence_on_the_others() -> None:
+    policy = LogisticThompson()
+    features = policy.features(task_of())
+    teach(policy, [("mail", "a@1", 1.0), ("mail", "b@1", 0.6)] * 60)
+    means, deviations = policy.rates(features, ["b@1"])
+    teach(policy, [("mail", "a@1", 0.0)] * 12)
+    after, wider = policy.rates(features, ["b@1"])
+    assert after[0] == pytest.approx(means[0], abs=0.1)
+    assert wider[0] > 2 * deviations[0]
+
+
+def test_weakened_evidence_keeps_the_weights() -> None:
+    generator = np.random.default_rng(0)
+    regression, prior = Regression(2.0), generator.normal(size=SIZE)
+    for _ in range(50):
+        regression.add(generator.normal(size=SIZE), 0.2, float(generator.normal()))
+    weights = regression.inverse @ (regression.moment + 2.0 * prior)
+    information = np.linalg.inv(regression.inverse)
+    regression.weaken(0.25, 2.0, prior)
+    assert regression.inverse @ (regression.moment + 2.0 * prior) == pytest.approx(weights, abs=1e-8)
+    expected = 2.0 * np.eye(SIZE) + 0.25 * (information - 2.0 * np.eye(SIZE))
+    assert np.linalg.inv(regression.inverse) == pytest.approx(expected, abs=1e-6)
+
+
+def test_agreement_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="agreement must be at least 1, got 0"):
+        LogisticThompson(agreement=0)

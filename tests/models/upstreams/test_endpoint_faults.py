@@ -331,10 +331,9 @@ def test_the_upstream_sees_that_the_client_left(is_begun: bool) -> None:
 def test_a_request_that_the_server_has_no_form_for_is_refused_without_a_call() -> None:
     async def run() -> None:
         config = UpstreamConfig(dialect="messages")
-        schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
         async with raw_server(_silent) as server, upstream_at(server, config) as upstream:
             with pytest.raises(UpstreamError) as caught:
-                await chunks_of(upstream, call_of(frequency_penalty=1.0, seed=3, response_format=schema))
+                await chunks_of(upstream, call_of(response_format={"type": "json_object"}))
             assert caught.value.is_fault_of_request
             assert server.visits == []
 

@@ -195,6 +195,31 @@ def test_only_the_model_of_a_request_is_replaced(body: bytes, expected: bytes) -
     assert request_body(call, dialect_of("chat"), "theirs", {}) == expected
 
 
+def test_an_unsigned_thought_is_taken_out_of_a_request_for_anthropic() -> None:
+    body = {
+        "model": "r",
+        "max_tokens": 5,
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "unsigned"},
+                    {"type": "text", "text": "hello"},
+                ],
+            },
+            {"role": "user", "content": "again"},
+        ],
+    }
+    dialect = dialect_of("messages")
+    raw = json.dumps(body).encode()
+    sent = json.loads(request_body(UpstreamCall(raw, dialect.read_request(raw), dialect), dialect, "theirs", {}))
+    assert sent["messages"][1] == {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}
+    signed = raw.replace(b'"unsigned"', b'"c2ln"')
+    kept = request_body(UpstreamCall(signed, dialect.read_request(signed), dialect), dialect, "theirs", {})
+    assert kept == signed.replace(b'"model": "r"', b'"model":"theirs"')
+
+
 def test_extras_are_added_to_a_request_without_serialising_the_rest() -> None:
     call = UpstreamCall(b'{"model": "r", "x":  1}', call_of().request, dialect_of("chat"))
     assert (

@@ -79,4 +79,4 @@ class LinearThompson(RegressionPolicy):
         self._version(name).add(features, 1.0, reward)
         self._pooled.add(features, 1.0, reward)
         self._refresh(name)
-        self._detect(name, predicted, reward, self.threshold)
+        self._is_changed(name, predicted, reward, self.threshold)

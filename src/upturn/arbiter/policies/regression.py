@@ -49,6 +49,14 @@ class Regression:
         self.inverse -= np.outer(direction, direction) * (weight / (1 + weight * float(features @ direction)))
         self.moment += moment * features
 
+    def weaken(self, share: float, precision: float, prior: Array) -> None:
+        """Keeps this share of the outcomes' weight: the weights θ stay, and their variances grow."""
+        weights = self.inverse @ (self.moment + precision * prior)
+        least = precision * np.eye(SIZE)
+        kept = least + share * (np.linalg.inv(self.inverse) - least)
+        self.inverse = np.asarray(np.linalg.inv((kept + kept.T) / 2), dtype=np.float64)
+        self.moment = kept @ weights - precision * prior
+
     def dump(self) -> RegressionState:
         """Returns the state."""
         return RegressionState(_encoded(self.inverse), _encoded(self.moment), tuple(self.detector.runs))
@@ -107,13 +115,15 @@ class RegressionPolicy(FeaturePolicy):
             inverses[index * SIZE : (index + 1) * SIZE] = self._versions[name].inverse
             moments[index] = self._versions[name].moment
 
-    def _detect(self, name: str, predicted: float, reward: float, threshold: float | None) -> None:
-        """Restarts the version's regression at an alarm of its change detector; None = no detection."""
-        if threshold is None:
-            return
-        if self._versions[name].detector.add(predicted, reward, threshold) is not None:
-            self._versions[name] = Regression(self.precision)
-            self._refresh(name)
+    def _is_changed(self, name: str, predicted: float, reward: float, threshold: float | None) -> bool:
+        """Restarts the version's regression at an alarm of its change detector, and returns True then.
+
+        ``threshold``: None = no detection."""
+        if threshold is None or self._versions[name].detector.add(predicted, reward, threshold) is None:
+            return False
+        self._versions[name] = Regression(self.precision)
+        self._refresh(name)
+        return True
 
     def _dump(self) -> str:
         versions = {name: regression.dump() for name, regression in sorted(self._versions.items())}

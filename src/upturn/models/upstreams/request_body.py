@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 
-from upturn.dialects import Dialect, Json
+from upturn.dialects import Dialect, Json, ModelRequest, Reasoning
 from upturn.models.upstreams.upstream import UpstreamCall
 from upturn.records import JsonValue
 
@@ -17,12 +17,19 @@ def request_body(call: UpstreamCall, dialect: Dialect, model: str, extras: Json)
     """Returns the body of the call for an upstream of ``dialect`` with this model name.
 
     ``extras`` are further fields; those that the client has set keep the client's value, but objects are joined.
-    Raises RequestError where the upstream's dialect cannot say what the request asks for.
+    Anthropic refuses thoughts without its signature, which another model wrote: such a request is written anew,
+    without them. Raises RequestError where the upstream's dialect cannot say what the request asks for.
     """
-    if call.body and call.dialect.name == dialect.name:
+    is_foreign = dialect.name == "messages" and _has_unsigned_thought(call.request)
+    if call.body and call.dialect.name == dialect.name and not is_foreign:
         return _edited(call.body, model, extras)
     written = dialect.write_request(replace(call.request, model=model))
     return _dump({**extras, **written})
+
+
+def _has_unsigned_thought(request: ModelRequest) -> bool:
+    parts = (part for message in request.messages for part in message.parts)
+    return any(isinstance(part, Reasoning) and not part.signature for part in parts)
 
 
 def with_model(body: bytes, model: str) -> bytes:
