@@ -390,10 +390,6 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
             ("several of kind 'local_model' (nano, hot)", "loop.improve"),
         ),
         (
-            {"loop": {"train": []}, "canary": {"alpha": 0.1}},
-            ("canary.alpha = 0.1", "loop.train = []"),
-        ),
-        (
             {"loop": {"train": [], "improve": "nano"}},
             ("loop.improve = 'nano'", "loop.train = []"),
         ),

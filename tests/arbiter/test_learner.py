@@ -12,6 +12,7 @@ from upturn.arbiter import DiscountedThompson, Learner
 from upturn.config import MetricConfig
 from upturn.pool import ALL_TENANTS, Pool, PoolRecord, schema
 from upturn.records import (
+    EPISODE_TASK,
     Alternative,
     Call,
     Decision,
@@ -211,3 +212,39 @@ def test_any_interleaving_of_reading_restarting_and_deleting_gives_the_same_bits
         fresh = learned(pool)
         assert learner.policy.state() == fresh.state()
         assert sum(fresh.tally.count("mail", version).outcomes for version in (A, B)) > 5
+
+
+def sealed(episode: str, version: str = A, *, task: str = "") -> tuple[Task, Trajectory]:
+    """The records of a sealed episode."""
+    stored = Task(task or f"{EPISODE_TASK}:default:{episode}", "do", "mail", "call", episode=episode)
+    trajectory = Trajectory(f"{stored.id}/0", stored.id, version, (), Observation(""), "finished", "rendered")
+    return stored, trajectory
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+def test_a_sealed_episode_teaches_once_in_any_order(pool: Pool, order: tuple[int, ...]) -> None:
+    """A verdict, a value of the episode and one of the trajectory: the first that arrives counts."""
+    opening, later = decision("x", episode="e"), decision("y", episode="e")
+    pool.append(opening, call("x", A), later, call("y", A))
+    task, trajectory = sealed("e")
+    pool.append(task, trajectory)
+    judged = Evaluation("v", task.id, trajectory.id, "judge/1", "success", (), {}, {}, None)
+    outcomes = (judged, rating("f1", 0.25, "e", "episode"), rating("f2", 0.75, trajectory.id, "trajectory"))
+    policy = DiscountedThompson()
+    learner = Learner(pool, policy, tenant="default")
+    for index in order:
+        pool.append(outcomes[index])
+        learner.catch_up()
+    first = (1.0, 0.25, 0.75)[order[0]]
+    assert policy.tally.count("mail", A).reward == first
+    assert counted(pool) == (1, first, 0)  # a new process
+
+
+def test_a_sealed_episode_of_another_tenant_or_name_teaches_nothing(pool: Pool) -> None:
+    pool.append(decision("x", episode="e"), call("x", A))
+    for episode in ("f", "E"):
+        task, trajectory = sealed(episode)
+        pool.append(task, trajectory, rating(f"f-{episode}", 1.0, trajectory.id, "trajectory"))
+    task, trajectory = sealed("e", task=f"{EPISODE_TASK}:other:e")
+    pool.append(task, trajectory, rating("f3", 1.0, trajectory.id, "trajectory"))
+    assert counted(pool) == (0, 0.0, 0)

@@ -10,8 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from upturn.cli.route import find_decision, route_app
-from upturn.errors import ConfigError, IngestError, UnknownNameError
-from upturn.pool import Pool
+from upturn.config import RoutingConfig
+from upturn.errors import ConfigError, IngestError, ReleaseError, UnknownNameError
+from upturn.loop.run import apply_configured_freeze
+from upturn.pool import ALL_TENANTS, Pool
+from upturn.pool.access import admin_acts, current_freeze
 from upturn.records import Alternative, Call, Decision, Feedback, Forecast, Task
 
 FILES = Path(__file__).parents[1] / "data" / "arbiter"
@@ -254,3 +257,20 @@ def test_replay_shows_estimates_beside_the_truth() -> None:
             if shown is not None:
                 holds = shown["low"] <= estimates["truth"] <= shown["high"]
                 assert text.endswith("holds the truth" if holds else "misses the truth")
+
+
+def test_freezing_and_unfreezing_are_recorded(tmp_path: Path) -> None:
+    path, why = str(tmp_path / "pool.db"), ("--who", "ana", "--why", "audit")
+    with Pool.open(path) as pool:  # a process that has it open for writing
+        frozen = run("freeze", "--pool", path, *why)
+        assert (frozen["frozen"], frozen["who"], frozen["until_record"]) == (True, "ana", 0)
+        assert run("unfreeze", "--pool", path, *why)["was_frozen"]
+        assert not run("unfreeze", "--pool", path, *why)["was_frozen"]
+        assert [act.what for act in admin_acts(pool.engine, tenant=ALL_TENANTS)] == [
+            "router freeze",
+            "router unfreeze",
+        ]
+        apply_configured_freeze(pool, RoutingConfig(frozen=True))
+        refused = CliRunner().invoke(route_app, ["unfreeze", "--pool", path, *why])
+        assert isinstance(refused.exception, ReleaseError)
+        assert current_freeze(pool.engine) is not None

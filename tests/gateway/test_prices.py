@@ -21,7 +21,7 @@ from upturn.config import (
     TenantConfig,
 )
 from upturn.dialects import ModelAnswer, Text, TokenUsage
-from upturn.gateway import Observer, Parts, build_app, open_gateway
+from upturn.gateway import Observer, Parts, Source, build_app, open_gateway
 from upturn.gateway.access import open_guard
 from upturn.gateway.observation import GatewayMetrics
 from upturn.loop.trainers.registry import parse_full_config
@@ -159,7 +159,7 @@ async def test_the_objective_of_the_configuration_routes_to_what_is_cheap(tmp_pa
     config = parse_full_config({**CONFIG, "pool": {"path": str(tmp_path / "pool.db")}})
     states: list[Any] = []
     for _ in range(2):  # a restart changes no forecast
-        with open_gateway(config, {}, host="127.0.0.1") as opened:
+        with open_gateway(config, Source(None, {}), host="127.0.0.1") as opened:
             transport = httpx2.ASGITransport(app=opened.app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 if not states:

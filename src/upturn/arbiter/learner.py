@@ -12,9 +12,10 @@ from upturn.arbiter.consumption import Consumption
 from upturn.arbiter.policy import RoutingOutcome, StoredPolicy
 from upturn.config import MetricConfig, taught_metrics
 from upturn.pool import Pool, Scope
+from upturn.pool.access import current_freeze
 from upturn.pool.serving import RouterSnapshot, last_sequence, load_router, outcomes_after, save_router
 
-FOLD = 1
+FOLD = 2
 """Incremented when the same records teach something else; older snapshots are then not used."""
 
 
@@ -32,9 +33,11 @@ class Learner:
         tenant: Scope,
         metrics: Sequence[MetricConfig] = (),
         clock: Callable[[], float] = time,
+        may_freeze: bool = True,
     ) -> None:
         """``tenant``: whose outcomes are learned; ALL_TENANTS for a router that they share. ``metrics``: the
-        configured ones of feedback; () = the default ones."""
+        configured ones of feedback; () = the default ones. ``may_freeze``: False = it learns although an operator
+        has frozen the router, because nothing is routed by it."""
         self.policy = policy
         self.sequence = 0
         """Number of the last record that was read; 0 = none."""
@@ -46,6 +49,7 @@ class Learner:
         self._tenant = tenant
         self._metrics = taught_metrics(metrics)
         self._clock = clock
+        self._may_freeze = may_freeze
         # The snapshot of an untrained policy is a hash of its name and settings.
         meaning = [(m.name, m.low, m.high, m.direction, m.weight) for m in self._metrics]
         text = repr((FOLD, policy.name, policy.snapshot(), str(tenant), meaning))
@@ -72,9 +76,13 @@ class Learner:
     def catch_up(self, until: int | None = None) -> int:
         """Learns what was stored since the last call; returns the number of outcomes with a reward.
 
-        ``until``: number of the last record to read; None = all that are stored now.
+        ``until``: number of the last record to read; None = all that are stored now. While an operator has frozen
+        the router, nothing that was stored since is learned.
         """
         end = last_sequence(self.pool.engine) if until is None else until
+        # Read after the end: a freeze that comes later has a number that is not below it.
+        if self._may_freeze and (frozen := current_freeze(self.pool.engine)) is not None:
+            end = min(end, frozen.sequence)
         learned = 0
         for outcome in outcomes_after(
             self.pool.engine, self.sequence, end, metrics=self._metrics, tenant=self._tenant

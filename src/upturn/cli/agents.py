@@ -1,6 +1,7 @@
 """``upturn agents``: capability profiles, operators' limits, validation and deployment of improved versions."""
 
 from pathlib import Path
+from time import time
 from typing import Annotated
 
 import typer
@@ -12,13 +13,17 @@ from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment import (
     CapabilityUpdate,
     Override,
+    VersionChange,
+    add_version,
     capability_profiles,
     deploy_improved_agent,
+    release_status,
     update_agent_capabilities,
     validate_agent_performance,
 )
 from upturn.pool import ALL_TENANTS, Pool
-from upturn.records import Result, to_json
+from upturn.pool.access import record_act
+from upturn.records import AdminAct, AgentLimits, Release, Result, to_json
 
 agents_app = typer.Typer()
 
@@ -44,6 +49,49 @@ def profile(
             for item in profiles
         ]
     emit("agents profile", results, {"agents": agents or "all"}, as_json=as_json)
+
+
+@agents_app.command("list")
+def list_versions(pool: PoolPath = POOL_PATH, as_json: AsJson = False) -> None:
+    """List the stored versions of all agents, with the last release of each and operators' limits."""
+    with Pool.open(pool, read_only=True) as opened:
+        versions, releases = list(opened.agent_versions()), opened.states(Release)
+        limits = opened.states(AgentLimits)
+    last = {release.candidate: release_status(release) for release in releases}
+    rows = [
+        {"version": version.id, "kind": version.kind, "parent": version.parent, "release": last.get(version.id)}
+        for version in versions
+    ]
+    suspended = [limit.id for limit in limits if limit.is_suspended]
+    emit("agents list", [], {"versions": rows, "suspended": suspended}, as_json=as_json)
+
+
+@agents_app.command("add-version")
+def add(  # noqa: PLR0913 - a command's parameters are its options
+    base: Annotated[str, typer.Argument(help="The version that it comes from, agent@version.")],
+    name: Annotated[str, typer.Argument(help="Name of the new version, without its agent.")],
+    *,
+    pool: PoolPath,
+    model: Annotated[str | None, typer.Option(help="For an endpoint: another model at the same server.")] = None,
+    prompt_file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="For a local model or an endpoint: its prompt.")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="For a local model or an endpoint: the sampling temperature.")
+    ] = None,
+    who: Who,
+    why: Why,
+    as_json: AsJson = False,
+) -> None:
+    """Store a new version of an agent, from another one. `upturn release start` gives it tasks."""
+    prompt = None if prompt_file is None else prompt_file.read_text(encoding="utf-8")
+    override = Override(who, why)
+    override.note("added")
+    with Pool.open(pool, beside=True) as opened:
+        version = add_version(opened, VersionChange(base, name, model, prompt, temperature))
+    record_act(pool, AdminAct(who, "agents add-version", version.id, time(), "", why))
+    details = {"version": version.id, "kind": version.kind, "parent": version.parent}
+    emit("agents add-version", [], details, as_json=as_json)
 
 
 @agents_app.command("update")

@@ -25,13 +25,14 @@ from upturn.deployment import (
     best_agent_results,
     candidate_share,
     deploy_improved_agent,
+    find_release,
     grid,
     plan_release,
     release_status,
     simulation_results,
 )
 from upturn.deployment import release as lifecycle
-from upturn.errors import ConfigError, RecordError, ReleaseError, UnknownNameError
+from upturn.errors import ConfigError, RecordError, ReleaseError
 from upturn.interval import wilson_interval
 from upturn.pool import Pool
 from upturn.records import JsonValue, Release, Result, from_json
@@ -59,7 +60,7 @@ def list_releases(pool: PoolPath, as_json: AsJson = False) -> None:
 def status(release_id: ReleaseId, pool: PoolPath, as_json: AsJson = False) -> None:
     """Show a release: success of both arms, the evidence so far, and the reason for its state."""
     with Pool.open(pool, read_only=True) as opened:
-        release = _find(opened.states(Release), release_id)
+        release = find_release(opened.states(Release), release_id)
     show_release("release status", release, as_json)
 
 
@@ -94,7 +95,7 @@ def _add_command(name: str, act: Callable[[Release, Override], Release], summary
     def command(release_id: ReleaseId, *, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False) -> None:
         with Pool.open(pool, beside=True) as opened:
             release = opened.change(
-                Release, lambda states: act(_find(states.all(), release_id), Override(who, why))
+                Release, lambda states: act(find_release(states.all(), release_id), Override(who, why))
             )
         show_release(f"release {name}", release, as_json)
 
@@ -240,14 +241,6 @@ def _ground(validation: Path | None, skip_validation: bool, override: Override) 
         raise ReleaseError(
             f"{str(validation)!r} holds no validation: {exc}; name the file of a validation"
         ) from exc
-
-
-def _find(releases: list[Release], release_id: str) -> Release:
-    for release in releases:
-        if release.id == release_id:
-            return release
-    known = ", ".join(release.id for release in releases) or "none"
-    raise UnknownNameError(f"unknown release {release_id!r}; in this pool: {known}")
 
 
 def _describe(release: Release) -> dict[str, JsonValue]:

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from time import time
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -26,9 +27,14 @@ from upturn.arbiter import (
 )
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
 from upturn.cli.output import emit, print_message, progress
+from upturn.cli.release import Who, Why
 from upturn.config import ObjectiveConfig, dump_settings
-from upturn.errors import ConfigError, UnknownNameError
+from upturn.deployment import Override
+from upturn.errors import ConfigError, ReleaseError, UnknownNameError
 from upturn.records import Decision, Forecast, Result
+
+if TYPE_CHECKING:
+    from upturn.pool import Pool
 
 MAX_LINES_SHOWN = 20
 """Maximum number of quarantined lines to print; ``--json`` prints all."""
@@ -214,6 +220,40 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
     emit("route evaluate", results, details, as_json=as_json, config_hash=config.config_hash)
     if not check.is_passed:
         raise typer.Exit(1)
+
+
+@route_app.command("freeze")
+def stop_learning(*, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False) -> None:
+    """Stop the router from learning: its probabilities stay as they are, and evidence is only stored."""
+    from upturn.pool.access import freeze
+
+    Override(who, why).note("frozen")
+    _opened(pool).close()
+    frozen = freeze(pool, who=who, why=why, when=time())
+    details = {"frozen": True, "who": frozen.act.who, "why": frozen.act.why, "until_record": frozen.sequence}
+    emit("route freeze", [], details, as_json=as_json)
+
+
+@route_app.command("unfreeze")
+def learn_again(*, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False) -> None:
+    """Let the router learn again, first what was stored meanwhile."""
+    from upturn.loop.run import CONFIGURATION
+    from upturn.pool.access import current_freeze, unfreeze
+
+    Override(who, why).note("unfrozen")
+    with _opened(pool) as opened:
+        frozen = current_freeze(opened.engine)
+    if frozen is not None and frozen.act.who == CONFIGURATION:
+        raise ReleaseError("routing.frozen = true in the configuration; set it to false, and reload or restart")
+    was_frozen = unfreeze(pool, who=who, why=why, when=time())
+    emit("route unfreeze", [], {"frozen": False, "was_frozen": was_frozen}, as_json=as_json)
+
+
+def _opened(path: Path) -> "Pool":
+    """The pool; raises StoreError unless there is one of this version."""
+    from upturn.pool import Pool
+
+    return Pool.open(path, beside=True)
 
 
 def _used_results(check: PolicyCheck) -> list[Result]:

@@ -22,17 +22,17 @@ def up(
 ) -> None:
     """Serve agents to any client at one base URL; route, record and learn from every call.
 
-    Without a configuration it serves the shipped model nano as two agents, one sampled and one greedy.
+    Without a configuration it serves the shipped model nano as two agents, one sampled and one greedy. At SIGHUP
+    it reloads the configuration file.
     """
     import uvicorn
 
-    from upturn.config import api_keys
-    from upturn.gateway import default_config, keep_pauses_short, open_gateway
+    from upturn.gateway import Source, default_config, keep_pauses_short, open_gateway
 
     path = config_path or (CONFIG_PATH if CONFIG_PATH.exists() else None)
     config = default_config() if path is None else read_config(path)
     address = host or config.gateway.host
-    with open_gateway(config, api_keys(config, os.environ), host=address) as gateway:
+    with open_gateway(config, Source(path, os.environ), host=address) as gateway:
         print_message(f"gateway at http://{address}:{port or config.gateway.port}/v1; stop it with Ctrl-C")
         keep_pauses_short()
         uvicorn.run(

@@ -43,7 +43,21 @@ class ObjectiveConfig(Settings):
 
 
 @settings
-class RoutingConfig(Settings):
+class EveryPolicy(Settings):
+    """The settings of all routing policies."""
+
+    min_outcomes: WholeNumber = 0
+    """Number of outcomes in a family up to which an agent gets ``min_outcomes_share``, whatever it achieved. 0 = no
+    such share."""
+    min_outcomes_share: Probability = 0.1
+    """Share of a family's decisions for all of its agents with fewer than ``min_outcomes`` outcomes."""
+    frozen: bool = False
+    """Whether the router stops learning, so that its probabilities stay as they are. What is stored meanwhile is
+    learned once it is false again. An operator can do the same with ``upturn route freeze``."""
+
+
+@settings
+class RoutingConfig(EveryPolicy):
     """The choice of an agent for each task."""
 
     policy: PolicyName = "thompson"
@@ -79,11 +93,6 @@ class RoutingConfig(Settings):
     """For cheapest: mean success rate in the family that an agent must reach."""
     weights: Mapping[str, NotNegative] = field(default_factory=dict)
     """For fixed_weights: share by agent; shares are scaled to sum to 1 over the eligible agents."""
-    min_outcomes: WholeNumber = 0
-    """Number of outcomes in a family up to which an agent gets ``min_outcomes_share``, whatever it achieved. 0 = no
-    such share."""
-    min_outcomes_share: Probability = 0.1
-    """Share of a family's decisions for all of its agents with fewer than ``min_outcomes`` outcomes."""
     default_agent: str = ""
     """For rule_based: agent for families without a rule."""
     rules: dict[str, str] = field(default_factory=dict)

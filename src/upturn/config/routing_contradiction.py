@@ -21,7 +21,7 @@ def routing_contradictions(config: Config) -> Iterator[Contradiction]:
 def _policy(config: Config) -> Iterator[Contradiction]:
     routing = config.routing
     policy = f"routing.policy = {routing.policy!r}"
-    shared = {"policy", "min_outcomes", "min_outcomes_share", "objective"}
+    shared = {"policy", "frozen", "min_outcomes", "min_outcomes_share", "objective"}
     unused = {member.name for member in fields(routing)} - shared - USED_BY_POLICY[routing.policy]
     yield from without_effect(routing, "routing", "routing.policy", f"with {policy}", names=unused)
     agents_known = sorted(agent.name for agent in config.agents)

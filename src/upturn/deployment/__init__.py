@@ -8,7 +8,10 @@ with it. ``loop`` serves the canary's tasks. Start with ``release``, then ``cana
 
 from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.agents import (
+    CapabilityProfiles,
     CapabilityUpdate,
+    VersionChange,
+    add_version,
     capability_profiles,
     deploy_improved_agent,
     update_agent_capabilities,
@@ -16,7 +19,7 @@ from upturn.deployment.agents import (
 )
 from upturn.deployment.best_agent import BestAgent, BestAgentRule, BestAgentSearch, identify_best
 from upturn.deployment.best_agent_simulation import EXPERIMENTS, best_agent_results
-from upturn.deployment.canary import Canary
+from upturn.deployment.canary import Canary, episode_digest
 from upturn.deployment.episode import Awaited, Episode, Served, episodes_of, split_settled
 from upturn.deployment.plan import (
     FALSE_FAILURES,
@@ -28,6 +31,7 @@ from upturn.deployment.plan import (
     validation_shares,
 )
 from upturn.deployment.release import (
+    ACTS,
     OPEN_STATES,
     History,
     Override,
@@ -36,6 +40,7 @@ from upturn.deployment.release import (
     apply_traffic,
     candidate_share,
     check_free,
+    find_release,
     history_of,
     hold,
     incumbent_of,
@@ -50,6 +55,7 @@ from upturn.deployment.simulation import SCENARIOS, grid, simulation_results
 from upturn.deployment.validation import Comparison, Pair, Validation, ValidationVerdict, pairs_of, validate
 
 __all__ = [
+    "ACTS",
     "EXPERIMENTS",
     "FALSE_FAILURES",
     "OPEN_STATES",
@@ -61,6 +67,7 @@ __all__ = [
     "BestAgentSearch",
     "Canary",
     "CanarySettings",
+    "CapabilityProfiles",
     "CapabilityUpdate",
     "Comparison",
     "Episode",
@@ -75,13 +82,17 @@ __all__ = [
     "Validation",
     "ValidationSettings",
     "ValidationVerdict",
+    "VersionChange",
+    "add_version",
     "apply_traffic",
     "best_agent_results",
     "candidate_share",
     "capability_profiles",
     "check_free",
     "deploy_improved_agent",
+    "episode_digest",
     "episodes_of",
+    "find_release",
     "grid",
     "history_of",
     "hold",

@@ -3,17 +3,22 @@
 Every function reads or changes a pool. Changes take effect in a running service before its next decision.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from upturn.arbiter import Capability, DiscountedThompson, Learner, Tally, capabilities
-from upturn.config import CanarySettings, ValidationSettings
+from upturn.config import CanarySettings, MetricConfig, ValidationSettings
 from upturn.deployment.release import Override, check_free, history_of, incumbent_of, start
 from upturn.deployment.validation import Validation, pairs_of, validate
 from upturn.errors import ReleaseError, UnknownNameError
 from upturn.pool import Pool, Scope, Selection, States
 from upturn.records import AgentLimits, AgentVersion, Evaluation, Release, Split, Task, record
+
+VERSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+HIGHEST_TEMPERATURE = 5.0
+"""As of ``agents.temperature`` in the configuration."""
 
 
 @record
@@ -117,17 +122,91 @@ def validate_agent_performance(
     return validate(pairs_of(shared, evaluated[0], evaluated[1], ("safety",)), settings, seed=0)
 
 
-def capability_profiles(pool: Pool, *, tenant: Scope, agents: Sequence[str] = ()) -> Iterator[Capability]:
-    """Yields the results of every version in every family of the routed tasks, with 95 % credible intervals.
+class CapabilityProfiles:
+    """The results of every version in every family of the routed tasks; each look reads what came since the last.
 
-    All outcomes count the same, without discount and without other families. ``agents``: only these; empty = all.
+    All outcomes count the same, without discount and without other families. For one thread at a time.
     """
-    policy = DiscountedThompson(tally=Tally(discount=1.0, borrow=0.0))
-    learner = Learner(pool, policy, tenant=tenant)
-    learner.catch_up()
-    for capability in capabilities(policy.tally):
-        if not agents or capability.version.rpartition("@")[0] in agents:
-            yield capability
+
+    def __init__(self, pool: Pool, *, tenant: Scope, metrics: Sequence[MetricConfig] = ()) -> None:
+        """``metrics``: the configured ones of feedback; () = the default ones."""
+        self._tally = Tally(discount=1.0, borrow=0.0)
+        policy = DiscountedThompson(tally=self._tally)
+        self._learner = Learner(pool, policy, tenant=tenant, metrics=metrics, may_freeze=False)
+
+    def of(self, agents: Sequence[str] = ()) -> list[Capability]:
+        """Returns the profiles with 95 % credible intervals; ``agents``: only these; empty = all."""
+        self._learner.catch_up()
+        return [
+            capability
+            for capability in capabilities(self._tally)
+            if not agents or capability.version.rpartition("@")[0] in agents
+        ]
+
+
+def capability_profiles(pool: Pool, *, tenant: Scope, agents: Sequence[str] = ()) -> list[Capability]:
+    """Returns the results of every version in every family; see ``CapabilityProfiles``."""
+    return CapabilityProfiles(pool, tenant=tenant).of(agents)
+
+
+@record
+class VersionChange:
+    """What a new version does otherwise; None = as the version that it comes from."""
+
+    base: str
+    """Id of a version in the pool."""
+    name: str
+    """Name of the new version, without its agent."""
+    model: str | None = None
+    """For an endpoint: the name of another model at the same server."""
+    prompt: str | None = None
+    """For a local model or an endpoint: the system prompt; empty = none."""
+    temperature: float | None = None
+    """For a local model or an endpoint: at least 0 (greedy)."""
+
+
+def add_version(pool: Pool, change: VersionChange) -> AgentVersion:
+    """Returns the new version of an agent once it is stored; it serves when a release promotes it.
+
+    Its server or model folder is that of the base. Raises UnknownNameError for an unknown base, ReleaseError for a
+    change without effect on its kind, an unusable name, and a name that another version has.
+    """
+    versions = {version.id: version for version in pool.agent_versions()}
+    base = _version(versions, change.base)
+    if problems := list(_problems(base, change)):
+        raise ReleaseError("; ".join(problems))
+    parameters = dict(base.parameters)
+    if change.temperature is not None:
+        parameters["temperature"] = change.temperature
+    version = replace(
+        base,
+        version=change.name,
+        model_name=base.model_name if change.model is None else change.model,
+        prompt=base.prompt if change.prompt is None else change.prompt,
+        parameters=parameters,
+        parent=base.id,
+        run=None,
+    )
+    if versions.get(version.id, version) != version:
+        raise ReleaseError(f"{version.id!r} is stored with other content; give the new version another name")
+    pool.append(version)
+    return version
+
+
+def _problems(base: AgentVersion, change: VersionChange) -> Iterator[str]:
+    if not VERSION_NAME.fullmatch(change.name):
+        yield (
+            f"a version's name has 1 to 100 letters, digits and the characters . _ -, beginning with a letter or a "
+            f"digit, got {change.name!r:.120}"
+        )
+    if change.model is None and change.prompt is None and change.temperature is None:
+        yield "a new version names at least one of model, prompt and temperature"
+    if change.model is not None and (base.kind != "endpoint" or not change.model.strip()):
+        yield f"model names another model at the server of an endpoint, got {change.model!r} for kind {base.kind!r}"
+    if base.kind not in ("local_model", "endpoint") and (change.prompt, change.temperature) != (None, None):
+        yield f"prompt and temperature have no effect on kind {base.kind!r}"
+    if change.temperature is not None and not 0 <= change.temperature <= HIGHEST_TEMPERATURE:
+        yield f"temperature must lie in [0, {HIGHEST_TEMPERATURE:g}], got {change.temperature!r}"
 
 
 def _check_agent(pool: Pool, agent: str) -> None:

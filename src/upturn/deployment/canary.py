@@ -17,7 +17,7 @@ from typing import NamedTuple, assert_never
 import numpy as np
 
 from upturn.config import CanarySettings
-from upturn.deployment.episode import Episode
+from upturn.deployment.episode import Episode, episode_id
 from upturn.deployment.rule import (
     CANDIDATE,
     CLAIMS,
@@ -35,7 +35,7 @@ from upturn.deployment.rule import (
 )
 from upturn.deployment.sequential import FloatArray, bet_log_factors
 from upturn.errors import ReleaseError
-from upturn.records import CanaryVerdict, Release, ReleaseEvidence, ReleaseState
+from upturn.records import CanaryVerdict, Decision, Release, ReleaseEvidence, ReleaseState
 
 MAX_POINTS = 200
 """Entries of evidence that a release keeps. Above it every second one without a change of stage or verdict goes, so
@@ -196,9 +196,18 @@ def _new_episodes(release: Release, episodes: Sequence[Episode]) -> _Block:
     return _Block(tuple(fresh), repeats)
 
 
+def episode_digest(decision: Decision) -> str:
+    """Returns the name of a decision's episode in ``Release.counted``."""
+    return _name_digest(episode_id(decision))
+
+
 def _digest(episode: Episode) -> str:
+    return _name_digest(episode.id)
+
+
+def _name_digest(name: str) -> str:
     """48 bits: two of 20,000 episodes share one with a probability below 1e-6."""
-    return hashlib.blake2b(episode.id.encode(), digest_size=6).hexdigest()
+    return hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
 
 
 def _arrays(episode: Episode) -> Episodes:

@@ -98,7 +98,7 @@ def episodes_of(release: Release, served: Iterable[Served], settings: CanarySett
     groups: dict[str, list[Served]] = {}
     for item in served:
         if _belongs(item.decision, release):
-            groups.setdefault(_episode_id(item.decision), []).append(item)
+            groups.setdefault(episode_id(item.decision), []).append(item)
     return tuple(_episode(name, release, items, settings) for name, items in groups.items())
 
 
@@ -115,32 +115,33 @@ def split_settled(
     """
     started: dict[str, float] = {}
     for item in awaited:
-        started.setdefault(_episode_id(item.served.decision), item.decided_at)
+        started.setdefault(episode_id(item.served.decision), item.decided_at)
 
     def is_late(item: Awaited) -> bool:
         decision = item.served.decision
         window = 0.0 if decision.episode is None else window_seconds
-        return item.decided_at > started[_episode_id(decision)] + window
+        return item.decided_at > started[episode_id(decision)] + window
 
     def is_open(item: Awaited) -> bool:
         is_running = item.served.decision.episode is not None and (
-            now <= started[_episode_id(item.served.decision)] + window_seconds
+            now <= started[episode_id(item.served.decision)] + window_seconds
         )
         return is_running or (item.served.evaluation is None and now - item.decided_at < delay_seconds)
 
     counted = [item for item in awaited if not is_late(item)]
-    opened = {_episode_id(item.served.decision) for item in counted if is_open(item)}
+    opened = {episode_id(item.served.decision) for item in counted if is_open(item)}
     order = list(started)
     cut = next((index for index, name in enumerate(order) if name in opened), len(order))
     blocked = set(order[cut:])
     return Settled(
-        [item.served for item in counted if _episode_id(item.served.decision) not in blocked],
-        [item for item in awaited if _episode_id(item.served.decision) in blocked],
-        [item.served for item in awaited if is_late(item) and _episode_id(item.served.decision) not in blocked],
+        [item.served for item in counted if episode_id(item.served.decision) not in blocked],
+        [item for item in awaited if episode_id(item.served.decision) in blocked],
+        [item.served for item in awaited if is_late(item) and episode_id(item.served.decision) not in blocked],
     )
 
 
-def _episode_id(decision: Decision) -> str:
+def episode_id(decision: Decision) -> str:
+    """Returns the id of a decision's episode, for all tenants; without one, the decision is an episode."""
     return decision.id if decision.episode is None else json.dumps([decision.tenant, decision.episode])
 
 

@@ -5,14 +5,14 @@ state. Functions return a new release, which the caller stores; ``apply_traffic`
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, Protocol
 
 from upturn.arbiter import AgentRegistry
 from upturn.config import CanarySettings
 from upturn.deployment.validation import Validation
-from upturn.errors import ReleaseError
+from upturn.errors import ReleaseError, UnknownNameError
 from upturn.records import AgentVersion, Release, ReleaseState
 
 ReleaseStatus = ReleaseState | Literal["held"]
@@ -198,6 +198,24 @@ def resume(release: Release, override: Override) -> Release:
     if not release.is_held:
         raise ReleaseError(f"release {release.id!r} is not held; it is {release_status(release)!r}")
     return replace(_add_note(release, override, "resumed"), is_held=False)
+
+
+ACTS: Mapping[str, Callable[[Release, Override], Release]] = {
+    "promote": promote,
+    "hold": hold,
+    "resume": resume,
+    "rollback": rollback,
+}
+"""What an operator can do to a release, by name."""
+
+
+def find_release(releases: Sequence[Release], release_id: str) -> Release:
+    """Returns the release with this id; raises UnknownNameError with the known ids."""
+    for release in releases:
+        if release.id == release_id:
+            return release
+    known = ", ".join(release.id for release in releases) or "none"
+    raise UnknownNameError(f"unknown release {release_id!r}; in this pool: {known}")
 
 
 def release_status(release: Release) -> ReleaseStatus:

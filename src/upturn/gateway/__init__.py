@@ -8,6 +8,16 @@ storage (``loop.online``), the forms of requests and answers (``dialects``). Sta
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.default import default_config
 from upturn.gateway.observed_call import Observer
+from upturn.gateway.operations import Source
 from upturn.gateway.server import Gateway, keep_pauses_short, open_gateway
 
-__all__ = ["Gateway", "Observer", "Parts", "build_app", "default_config", "keep_pauses_short", "open_gateway"]
+__all__ = [
+    "Gateway",
+    "Observer",
+    "Parts",
+    "Source",
+    "build_app",
+    "default_config",
+    "keep_pauses_short",
+    "open_gateway",
+]

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from time import time
 from typing import NamedTuple
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
@@ -47,6 +47,8 @@ class Parts(NamedTuple):
     """None = there is no environment."""
     learn: Callable[[], None] = lambda: None
     """Called after feedback was stored."""
+    further: Sequence[APIRouter] = ()
+    """Further endpoints."""
     background: Callable[[], Awaitable[None]] | None = None
     """Runs beside the calls, until it is cancelled."""
     on_stop: Callable[[], Awaitable[None]] | None = None
@@ -76,6 +78,7 @@ def build_app(parts: Parts) -> FastAPI:
         resource_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
+        *parts.further,
     ):
         app.include_router(routes)
         endpoints += routes.routes

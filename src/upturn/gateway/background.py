@@ -1,4 +1,4 @@
-"""What a gateway does once a second: take over operators' acts, learn from what others stored, show its state."""
+"""What a gateway does once a second: take over operators' acts, learn, judge canaries, show its state."""
 
 import asyncio
 import logging
@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from time import monotonic
 
-from upturn.arbiter import AgentRegistry, Learner
+from upturn.arbiter import Learner, Router
 from upturn.arbiter.texts import TextLearner
+from upturn.config import CanarySettings
 from upturn.errors import UpturnError
 from upturn.gateway.observation import GatewayMetrics
 from upturn.gateway.upstreams import Upstreams
-from upturn.loop.run import InService
+from upturn.loop import reserved_policy
+from upturn.loop.online import CanaryEvidence
+from upturn.loop.run import ConfigChanges, InService, apply_agents
 
 SECONDS = 1.0
 SAVE_SECONDS = 60.0
@@ -20,32 +23,61 @@ _log = logging.getLogger("upturn.gateway")
 
 
 class Background:
-    """Keeps registry, upstreams and router as the pool has them. For one event loop."""
+    """Keeps registry, upstreams, router and releases as the pool has them. For one event loop."""
 
     def __init__(
         self,
         in_service: InService,
-        registry: AgentRegistry,
+        router: Router,
         upstreams: Upstreams,
         learner: Learner,
         *,
+        evidence: CanaryEvidence,
         metrics: GatewayMetrics,
     ) -> None:
+        self.canary = CanarySettings()
+        """The settings of canaries; may be replaced at any time."""
         self.texts: TextLearner | None = None
         """Learns clusters of texts; None = texts are not clustered."""
         self._in_service = in_service
-        self._registry = registry
+        self._router = router
         self._upstreams = upstreams
         self._learner = learner
         self._metrics = metrics
+        self._evidence = evidence
+
+    def replace_learner(self, learner: Learner) -> None:
+        """Routes by what another learner has learned."""
+        self._learner = learner
+        self._follow()
 
     def sync(self) -> None:
         """Takes over promotions, canaries and limits from the pool."""
         if self._in_service.sync():
-            for served in self._registry.agents().values():
-                for version in (served.incumbent, served.candidate):
-                    if version is not None:
-                        self._upstreams.add(version)
+            self._follow()
+
+    def reconfigure(self, changes: ConfigChanges) -> None:
+        """Serves the agents of a new configuration; raises ReleaseError as ``apply_agents`` does."""
+        apply_agents(changes, self._learner.pool, self._in_service)
+        self.canary = changes.config.canary
+        self._follow()
+
+    def _follow(self) -> None:
+        """Makes upstreams and routing follow the agents in service and the open releases."""
+        for served in self._router.registry.agents().values():
+            for version in (served.incumbent, served.candidate):
+                if version is not None:
+                    self._upstreams.add(version)
+        agents = [release.agent for release in self._in_service.open_releases()]
+        self._router.policy = reserved_policy(self._learner.policy, agents)
+
+    async def judge(self) -> None:
+        """Gives open releases the outcomes of what was served, and applies their verdicts."""
+        if await asyncio.to_thread(self._advance):
+            self.sync()
+
+    def _advance(self) -> bool:
+        return bool(self._evidence.advance(self._in_service.open_releases(), self.canary))
 
     def learn(self) -> None:
         """Teaches the router what was stored since the last time."""
@@ -72,6 +104,7 @@ class Background:
             try:
                 self.sync()
                 self.learn()
+                await self.judge()
                 if self.texts is not None:
                     self.texts.catch_up()
                 for version, upstream in self._upstreams.all().items():

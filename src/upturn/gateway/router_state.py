@@ -11,7 +11,8 @@ from upturn.arbiter import candidates_of
 from upturn.config import MetricConfig, ObjectiveConfig, PriceConfig, declared_metrics, dump_settings
 from upturn.loop.online import GENERAL, OnlineService
 from upturn.pool import schema
-from upturn.pool.serving import metric_counts
+from upturn.pool.access import current_freeze
+from upturn.pool.serving import metric_counts, records_after
 from upturn.records import MODEL_CALL, Forecast, Task
 
 _MOST_FAMILIES = 100
@@ -108,11 +109,24 @@ class MetricEntry(BaseModel):
     """Decisions without a value, older than the delay."""
 
 
+class FreezeEntry(BaseModel):
+    """Who stopped the router from learning."""
+
+    who: str
+    why: str
+    when: float
+    """UTC, seconds since 1970."""
+    waiting: int
+    """Evaluations, values of feedback and calls stored since then, of all tenants; some of them will teach it."""
+
+
 class RouterState(BaseModel):
     """The state of the router for one tenant."""
 
     policy: str
     policy_snapshot: str
+    frozen: FreezeEntry | None
+    """None = it learns."""
     objective: ObjectiveEntry
     route: str
     families: list[FamilyEntry]
@@ -141,11 +155,19 @@ def router_state(
     return RouterState(
         policy=policy.name,
         policy_snapshot=policy.snapshot(),
+        frozen=_freeze_entry(service),
         objective=ObjectiveEntry(**dump_settings(weights)),
         route=route,
         families=[view.family(name) for name in families[:_MOST_FAMILIES]],
         metrics=_metric_entries(service, tenant, metrics),
     )
+
+
+def _freeze_entry(service: OnlineService) -> FreezeEntry | None:
+    if (frozen := current_freeze(service.pool.engine)) is None:
+        return None
+    act, waiting = frozen.act, records_after(service.pool.engine, frozen.sequence)
+    return FreezeEntry(who=act.who, why=act.why, when=act.when, waiting=waiting)
 
 
 def _metric_entries(service: OnlineService, tenant: str, configured: Sequence[MetricConfig]) -> list[MetricEntry]:

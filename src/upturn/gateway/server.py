@@ -3,27 +3,40 @@
 import gc
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+from fastapi import APIRouter
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
 from upturn.arbiter.texts import TextClusters, TextLearner
-from upturn.config import Config
+from upturn.config import Config, api_keys
 from upturn.gateway.access import open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
+from upturn.gateway.operations import (
+    Agents,
+    Operators,
+    Reloaded,
+    Reloader,
+    Source,
+    admin_routes,
+    agent_routes,
+    release_routes,
+    router_routes,
+)
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
-from upturn.loop.online import FamilyGuess, OnlineService, RouteTable, TaskQueue
+from upturn.loop.online import CanaryEvidence, FamilyGuess, OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import (
     InService,
+    apply_configured_freeze,
     limits_of,
     load_checked_kit,
     objective_of,
@@ -45,15 +58,18 @@ class Gateway(NamedTuple):
 
     app: ASGIApp
     service: OnlineService
+    background: Background
+    """What it does once a second; ``app`` runs it while it serves."""
 
 
 @contextmanager
-def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Iterator[Gateway]:
-    """Opens the gateway of a configuration; ``keys``: API keys of agents by environment variable;
-    ``host``: the address that the server binds to.
+def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gateway]:
+    """Opens the gateway of a configuration; ``source``: where it was read, for a reload, and the environment that
+    has the API keys of agents; ``host``: the address that the server binds to.
 
     Raises StoreBusyError if another process writes the pool, and ConfigError for an address that anybody could use.
     """
+    keys = api_keys(config, source.environ)
     threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
     upstreams = Upstreams(config, keys, threads=threads)
     with Pool.open(config.pool.path or POOL_PATH) as pool:
@@ -62,15 +78,17 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         for agent in config.agents:
             version = store_agent_version(pool, version_of(agent))
             in_service.configure(version, max_concurrent=agent.load_cap)
+        apply_configured_freeze(pool, config.routing)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
-        objective = objective_of(config, registry, learner)
-        background = Background(in_service, registry, upstreams, learner, metrics=metrics)
+        key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
+        router = Router(registry, policy, key, objective=objective_of(config, registry, learner))
+        router.constraints = Constraints(config.agents, config.access.tenants)
+        evidence = CanaryEvidence(pool, metrics=config.gateway.metrics)
+        background = Background(in_service, router, upstreams, learner, evidence=evidence, metrics=metrics)
+        background.canary = config.canary
         background.sync()
         learner.start()
-        key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
-        router = Router(registry, policy, key, objective=objective)
-        router.constraints = Constraints(config.agents, config.access.tenants)
         if config.gateway.clusters:
             background.texts = TextLearner(pool, TextClusters(config.gateway.clusters))
             background.texts.start()
@@ -79,18 +97,28 @@ def open_gateway(config: Config, keys: Mapping[str, str], *, host: str) -> Itera
         )
         routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
+        guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
+        operators = Operators(pool, guard, background.sync)
+        tasks = _task_queue(config, keys, router, learner, learn=background.learn)
+        reloader = Reloader(config, source, Reloaded(background, router, upstreams, routes, tasks), operators)
+
+        async def run() -> None:
+            reloader.listen()
+            await background.run()
+
         parts = Parts(
             OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, families=families),
-            open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue),
+            guard,
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
-            tasks=_task_queue(config, keys, router, learner, learn=background.learn),
+            tasks=tasks,
             learn=background.learn,
-            background=background.run,
+            further=_operations(operators, reloader, router, learn=background.learn),
+            background=run,
             on_stop=upstreams.close,
         )
         try:
-            yield Gateway(with_origins(build_app(parts), config.access), parts.service)
+            yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
         finally:
             background.save()
             if telemetry is not None:
@@ -106,6 +134,19 @@ def keep_pauses_short() -> None:
     gc.collect()
     gc.freeze()
     sys.setswitchinterval(0.0005)
+
+
+def _operations(
+    operators: Operators, reloader: Reloader, router: Router, *, learn: Callable[[], None]
+) -> Sequence[APIRouter]:
+    """Returns the endpoints for operators."""
+    agents = Agents(operators, router, lambda: reloader.config)
+    return (
+        agent_routes(agents),
+        release_routes(operators, agents.config),
+        router_routes(operators, agents.config, learn),
+        admin_routes(operators, reloader),
+    )
 
 
 def _task_queue(

@@ -40,6 +40,17 @@ class Upstreams:
         self._versions: dict[str, AgentVersion] = {}
         self._made: dict[str, Upstream] = {}
         self._engines: dict[tuple[str, str], EngineThread] = {}
+        self._replaced: list[Upstream] = []
+
+    def replace(self, config: Config, keys: Mapping[str, str]) -> None:
+        """Continues with other agents, prices and keys; calls that have begun end with the earlier ones."""
+        before, self._config, self._keys = self._agents, config, keys
+        self._agents = {agent.name: agent for agent in config.agents}
+        for version_id, upstream in list(self._made.items()):
+            agent = version_id.rpartition("@")[0]
+            # others depend on their version alone, and share engines
+            if isinstance(upstream, EndpointUpstream) and before.get(agent) != self._agents.get(agent):
+                self._replaced.append(self._made.pop(version_id))
 
     def add(self, version: AgentVersion) -> None:
         """Makes a version known; its upstream is made at the first call."""
@@ -67,7 +78,7 @@ class Upstreams:
 
     async def close(self) -> None:
         """Ends all connections and engines."""
-        for upstream in self._made.values():
+        for upstream in (*self._replaced, *self._made.values()):
             await upstream.close()
 
     def _make(self, version: AgentVersion) -> Upstream:

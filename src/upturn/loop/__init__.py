@@ -7,6 +7,7 @@ cycle are in ``run`` (folder, journal, context), ``rollouts``, ``evaluation``, `
 
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.build_nano import build_model
+from upturn.loop.canary_traffic import reserved_policy
 from upturn.loop.cycle import CycleOutcome, run_cycle
 from upturn.loop.failure_summary import FailureSummary
 from upturn.loop.schedule import cycles
@@ -20,5 +21,6 @@ __all__ = [
     "Service",
     "build_model",
     "cycles",
+    "reserved_policy",
     "run_cycle",
 ]

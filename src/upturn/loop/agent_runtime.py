@@ -101,6 +101,14 @@ class AgentRuntime:
         self._loaded: dict[str, _LoadedAgent] = {}
         self._engines: dict[tuple[str, Precision], tuple[Engine, LocalModel]] = {}
 
+    def replace_keys(self, api_keys: Mapping[str, str]) -> None:
+        """Continues with other API keys; agents whose key is another one are built again."""
+        before, self._api_keys = self._api_keys, dict(api_keys)
+        for version_id in list(self._loaded):
+            agent = version_id.rpartition("@")[0]
+            if before.get(agent, "") != self._api_keys.get(agent, ""):
+                del self._loaded[version_id]
+
     def rollout(
         self,
         jobs: Sequence[tuple[AgentVersion, Task, int]],

@@ -55,14 +55,28 @@ def begin_release(context: Context, release: Release) -> Release:
 
 def observe(pool: Pool, release_id: str, wave: Sequence[Served], settings: CanarySettings) -> Release:
     """Returns the release with the wave as its next block; unchanged if it is decided."""
-    tasks = [CanaryTask(served.decision, served.evaluation) for served in wave]
+    return take_evidence(pool, release_id, _outcomes(wave), settings)
+
+
+def take_evidence(
+    pool: Pool, release_id: str, tasks: Sequence[CanaryTask], settings: CanarySettings, *, has_empty: bool = True
+) -> Release:
+    """Returns the release with its part of the tasks as the next block; unchanged if it is decided.
+
+    ``has_empty``: whether a block without a new episode counts. In the loop it is a sign that the agent gets no
+    tasks; where outcomes arrive one by one, it is none.
+    """
 
     def step(states: States[Release]) -> Release:
         current = states.get(release_id)
         assert current is not None, release_id  # releases are never deleted
         if current.state not in OPEN_STATES:
             return current
-        return Canary(settings).step(current, episodes_of(current, tasks, settings))
+        block = episodes_of(current, tasks, settings)
+        if not (block or has_empty):
+            return current
+        moved = Canary(settings).step(current, block)
+        return moved if has_empty or moved.counted != current.counted else current
 
     return pool.change(Release, step)
 
@@ -73,19 +87,11 @@ def observe_open(context: Context, wave: Sequence[Served]) -> None:
     These are releases that operators have started, and held ones. A wave without such tasks is no block: unlike in
     the loop's own canaries, the agent may have none of the wave's tasks.
     """
-    settings = context.config.canary
-    tasks = [CanaryTask(served.decision, served.evaluation) for served in wave]
     for release in context.in_service.open_releases():
-
-        def step(states: States[Release], release_id: str = release.id) -> Release:
-            current = states.get(release_id)
-            assert current is not None, release_id
-            block = episodes_of(current, tasks, settings) if current.state in OPEN_STATES else ()
-            if not block:
-                return current
-            moved = Canary(settings).step(current, block)
-            return current if moved.counted == current.counted else moved
-
-        moved = context.pool.change(Release, step)
+        moved = take_evidence(context.pool, release.id, _outcomes(wave), context.config.canary, has_empty=False)
         if moved.state != release.state:
             context.progress.note(f"release {moved.id} of {moved.candidate}: {moved.state}")
+
+
+def _outcomes(wave: Sequence[Served]) -> list[CanaryTask]:
+    return [CanaryTask(served.decision, served.evaluation) for served in wave]

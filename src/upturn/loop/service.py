@@ -5,7 +5,7 @@ its records are stored in one transaction, and only then does the router learn w
 atomic, and serving it again after an interruption continues from the stored records.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from upturn.agents import trajectory_id
@@ -48,7 +48,7 @@ class Service:
         """
         stored = self._load_stored(tasks)
         fresh = [task for task in tasks if task.id not in stored]
-        served = stored | {item.task.id: item for item in self.run(fresh, self.decide(fresh))}
+        served = stored | {item.task.id: item for item in self.run(fresh, self.decide(fresh), self.versions())}
         wave = [served[task.id] for task in tasks]
         for item in wave:
             self.failures.add(item.trajectory, item.evaluation)
@@ -68,11 +68,14 @@ class Service:
                 self.router.load.release(decision.agent)
         return decisions
 
-    def run(self, tasks: Sequence[Task], decisions: Sequence[Decision]) -> list[Served]:
-        """Runs and evaluates the tasks by their decisions, and stores all of it in one transaction."""
+    def run(
+        self, tasks: Sequence[Task], decisions: Sequence[Decision], versions: Mapping[str, AgentVersion]
+    ) -> list[Served]:
+        """Runs and evaluates the tasks by their decisions, and stores all of it in one transaction.
+
+        ``versions``: those that were in service at the decisions, by id."""
         if not tasks:
             return []
-        versions = self.versions()
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
         trajectories = self.runtime.rollout(jobs, self.purpose)
         evaluations = verify_all(self.runtime.kit.verifier, list(zip(tasks, trajectories, strict=True)))

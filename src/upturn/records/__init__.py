@@ -39,7 +39,7 @@ from upturn.records.record import record
 from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, RunState, Snapshot
 from upturn.records.result import Result
 from upturn.records.sink import TrajectorySink
-from upturn.records.task import MODEL_CALL, Split, Task
+from upturn.records.task import EPISODE_TASK, MODEL_CALL, Split, Task
 from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
@@ -55,6 +55,7 @@ from upturn.records.trajectory import (
 )
 
 __all__ = [
+    "EPISODE_TASK",
     "MODEL_CALL",
     "RECORD_VERSION",
     "Action",

@@ -9,6 +9,8 @@ from upturn.records.record import record
 
 Split = Literal["train", "heldout"]
 
+EPISODE_TASK = "episode"
+"""Start of the id of the task that a sealed episode is stored as, before its tenant and its name."""
 MODEL_CALL = "call"
 """The environment of the tasks of clients' model calls. Nothing is built for it: the client acts."""
 

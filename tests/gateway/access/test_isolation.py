@@ -33,6 +33,8 @@ OPERATORS = {"agent_versions", "snapshots", "states"}
 OPERATORS |= {"integrity_problems", "ledger_problems"}  # `upturn pool validate`
 OPERATORS |= {"bring_to_head", "check_head", "reading_engine", "writing_engine"}  # no records
 OPERATORS |= {"evaluated_until", "is_at_head", "last_sequence", "load_router"}  # the state of routers, and a number
+OPERATORS |= {"values_of"}  # of decisions that the caller has read
+OPERATORS |= {"current_freeze", "records_after"}  # the state of routers, and a number
 WITHOUT_CONTENT = {"add", "close", "revoke", "version"}
 """Writes, of which ``revoke`` has a tenant, and the number of the latest change."""
 

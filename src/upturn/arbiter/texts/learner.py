@@ -14,6 +14,7 @@ from sqlalchemy import Engine, func, select
 from upturn.arbiter.texts.cluster import ESTABLISHED, SIMILARITY, TextClusters
 from upturn.arbiter.texts.sketch import BUCKETS, buckets_of
 from upturn.pool import Pool, schema
+from upturn.pool.access import current_freeze
 from upturn.pool.serving import RouterSnapshot, load_router, save_router
 
 _PAGE = 1_000
@@ -41,8 +42,10 @@ class TextLearner:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Learns what was stored since the last call."""
-        end = _last_decision(self._pool.engine)
+        """Learns what was stored since the last call, or until an operator froze the router."""
+        end, frozen = _last_decision(self._pool.engine), current_freeze(self._pool.engine)
+        if frozen is not None:
+            end = _last_decision(self._pool.engine, frozen.sequence)
         table = schema.decisions
         while self.sequence < end:
             query = select(table.c.sequence, table.c.fields).where(
@@ -64,6 +67,8 @@ class TextLearner:
         save_router(self._pool, self.key, snapshot or self.snapshot(), now=self._clock())
 
 
-def _last_decision(engine: Engine) -> int:
+def _last_decision(engine: Engine, until: int | None = None) -> int:
+    column = schema.decisions.c.sequence
+    query = select(func.max(column)) if until is None else select(func.max(column)).where(column <= until)
     with engine.connect() as connection:
-        return connection.execute(select(func.max(schema.decisions.c.sequence))).scalar() or 0
+        return connection.execute(query).scalar() or 0

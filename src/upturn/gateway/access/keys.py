@@ -23,8 +23,8 @@ PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     "admin": frozenset({"call", "feedback", "observe", "operate", "administer"}),
 }
 """``call``: model calls, tasks and episodes of its tenant. ``feedback``: feedback on its tenant's records.
-``observe``: router state and metrics. ``operate``: agents, releases, policies, a reload of the configuration.
-``administer``: keys and the log of acts."""
+``observe``: router state and metrics. ``operate``: agents, releases, policies. ``administer``: keys, a reload of
+the configuration, and the log of acts."""
 
 REFRESH_SECONDS = 0.5
 """Largest age of what a process knows about keys; a revoked key works for less than a second longer."""

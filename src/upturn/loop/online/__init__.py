@@ -7,6 +7,7 @@ here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``servic
 from upturn.loop.online.account import Account, Left
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, message_text
+from upturn.loop.online.canary_evidence import CanaryEvidence
 from upturn.loop.online.decision_log import SUCCESS, DecisionLog, read_decision_log
 from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
 from upturn.loop.online.family import FamilyGuess
@@ -24,6 +25,7 @@ __all__ = [
     "Account",
     "Arrival",
     "CallLog",
+    "CanaryEvidence",
     "Client",
     "Decided",
     "DecisionLog",

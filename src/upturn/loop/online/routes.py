@@ -33,9 +33,12 @@ class RouteTable:
 
     def __init__(self, config: GatewayConfig, registry: AgentRegistry) -> None:
         self._registry = registry
-        self._routes: Mapping[str, RouteConfig] = {
-            route.name: route for route in config.routes or (RouteConfig(name=DEFAULT_ROUTE),)
-        }
+        self._routes: Mapping[str, RouteConfig] = {}
+        self.replace(config)
+
+    def replace(self, config: GatewayConfig) -> None:
+        """Continues with the routes of another configuration."""
+        self._routes = {route.name: route for route in config.routes or (RouteConfig(name=DEFAULT_ROUTE),)}
 
     def names(self) -> Sequence[str]:
         """Returns the names that clients may use: routes, then agents in service, then their versions."""

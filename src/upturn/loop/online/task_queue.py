@@ -7,7 +7,7 @@ at the next start, unless their evaluation is stored.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
 from upturn.dialects import RequestError
@@ -38,6 +38,10 @@ class TaskQueue:
     def environment(self) -> str:
         """Name of the environment that tasks run in."""
         return self._service.runtime.kit.name
+
+    def replace_keys(self, api_keys: Mapping[str, str]) -> None:
+        """Continues with other API keys of agents, by agent."""
+        self._service.runtime.replace_keys(api_keys)
 
     def start(self) -> None:
         """Begins with the tasks that an earlier process left."""
@@ -109,9 +113,10 @@ class TaskQueue:
     async def _serve_tenant(self, tasks: Sequence[Task]) -> None:
         ids = [task.id for task in tasks]
         try:
-            decisions = self._service.decide(tasks)
+            # Taken together: a version may be taken out of service before the wave begins.
+            decisions, versions = self._service.decide(tasks), self._service.versions()
             await asyncio.to_thread(set_states, self._pool, ids, "running")
-            await asyncio.shield(asyncio.to_thread(self._service.run, tasks, decisions))
+            await asyncio.shield(asyncio.to_thread(self._service.run, tasks, decisions, versions))
         except (RoutingError, UpturnError) as exc:
             await asyncio.to_thread(set_states, self._pool, ids, "failed", str(exc))
         except Exception as exc:  # noqa: BLE001  boundary: an environment may raise anything, and others wait

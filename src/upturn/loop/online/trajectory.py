@@ -12,6 +12,7 @@ from typing import NamedTuple
 from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall
 from upturn.loop.online.call_task import message_text
 from upturn.records import (
+    EPISODE_TASK,
     MODEL_CALL,
     Action,
     Call,
@@ -44,7 +45,7 @@ class EpisodeRecords(NamedTuple):
 
 def episode_task_id(tenant: str, episode: str) -> str:
     """Returns the id of the task that an episode is stored as."""
-    return f"episode:{tenant}:{episode}"
+    return f"{EPISODE_TASK}:{tenant}:{episode}"
 
 
 def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRecords:

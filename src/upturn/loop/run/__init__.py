@@ -4,6 +4,7 @@ Here: opening a run, checks before any work, the environment and tasks that the 
 steps themselves (``loop.cycle``, ``trainers``). Start with ``context``.
 """
 
+from upturn.loop.run.configured_freeze import CONFIGURATION, apply_configured_freeze
 from upturn.loop.run.context import (
     Context,
     adapter_settings,
@@ -25,6 +26,7 @@ from upturn.loop.run.run_folders import choose_run, latest_run
 from upturn.loop.run.task_source import FEWEST_SET_ASIDE, SET_ASIDE, FileKit
 
 __all__ = [
+    "CONFIGURATION",
     "FEWEST_SET_ASIDE",
     "SET_ASIDE",
     "ConfigChanges",
@@ -33,6 +35,7 @@ __all__ = [
     "InService",
     "adapter_settings",
     "apply_agents",
+    "apply_configured_freeze",
     "choose_run",
     "config_changes",
     "configure_torch",

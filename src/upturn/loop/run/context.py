@@ -26,6 +26,7 @@ from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
+from upturn.loop.run.configured_freeze import apply_configured_freeze
 from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import Journal
 from upturn.loop.run.objective import objective_of
@@ -154,6 +155,8 @@ class Context:
 
 def _begin_service(context: Context) -> None:
     """Begins with what earlier runs on the pool have learned and promoted; a resumed run, as it began."""
+
+    apply_configured_freeze(context.pool, context.config.routing)
 
     def begin() -> JsonValue:
         context.learner.start()

@@ -3,7 +3,7 @@
 ``sync`` is called before each wave, so what an operator changes in the pool takes effect with the next one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -29,27 +29,44 @@ class InService:
         self._configured[version.agent] = ServedAgent(version, max_concurrent)
         self._seen = None
 
-    def remove(self, agent: str) -> None:
-        """Takes an agent out of the configuration; no-op if it is not in it."""
-        if self._configured.pop(agent, None) is not None and agent in self._registry.agents():
+    def reconfigure(self, changed: Iterable[ServedAgent], removed: Iterable[str]) -> None:
+        """Adds, replaces and removes agents of the configuration, all or, if it raises ReleaseError, none."""
+        gone = frozenset(removed)
+        configured = {name: served for name, served in self._configured.items() if name not in gone}
+        configured |= {served.agent: served for served in changed}
+        latest, states = self._last_change(), self._states(configured)
+        self._configured = configured
+        for agent in gone & self._registry.agents().keys():
             self._registry.remove(agent)
+        self._put(states)
+        self._seen = latest
 
     def sync(self) -> bool:
         """Updates the registry if releases or limits have changed; returns whether they have.
 
-        Raises ReleaseError for a promoted or candidate version that is not in the pool, or whose model is gone.
+        Raises ReleaseError, with nothing changed, for a promoted or candidate version that is not in the pool, or
+        whose model is gone.
         """
         latest = self._last_change()
         if latest == self._seen:
             return False
+        self._put(self._states(self._configured))
+        self._seen = latest
+        return True
+
+    def _states(self, configured: Mapping[str, ServedAgent]) -> list[ServedAgent]:
+        """Returns the configured agents as the pool has them."""
         releases = self._pool.states(Release)
         limits = {limit.id: limit for limit in self._pool.states(AgentLimits)}
         versions = {version.id: version for version in self._pool.agent_versions()}
-        for agent, configured in self._configured.items():
-            of_agent = [release for release in releases if release.agent == agent]
-            self._registry.put(_served(configured, of_agent, limits.get(agent), versions))
-        self._seen = latest
-        return True
+        return [
+            _served(agent, [release for release in releases if release.agent == name], limits.get(name), versions)
+            for name, agent in configured.items()
+        ]
+
+    def _put(self, states: Iterable[ServedAgent]) -> None:
+        for served in states:
+            self._registry.put(served)
 
     def forget(self) -> None:
         """Makes the next ``sync`` read everything, e.g. because the registry was changed by something else."""

@@ -1,18 +1,25 @@
-"""API keys in the pool, the acts of operators, and what callers have spent. Start with ``keys``."""
+"""API keys in the pool, the acts of operators, the switch of learning, and what callers have spent.
+
+Start with ``keys``, then ``acts``."""
 
 from upturn.pool.access.acts import admin_acts, record_act
+from upturn.pool.access.freeze import Freeze, current_freeze, freeze, unfreeze
 from upturn.pool.access.keys import KeyStore
 from upturn.pool.access.secret import NewKey, key_digest, key_id, make_key
 from upturn.pool.access.spending import Spending, spending
 
 __all__ = [
+    "Freeze",
     "KeyStore",
     "NewKey",
     "Spending",
     "admin_acts",
+    "current_freeze",
+    "freeze",
     "key_digest",
     "key_id",
     "make_key",
     "record_act",
     "spending",
+    "unfreeze",
 ]

@@ -3,8 +3,9 @@
 A decision has at most one outcome that teaches. It is complete at the first of these records: a verdict of the
 trajectory that the decision led to; the failure of a call that another version then answered; the value that gives
 every taught metric a value. A value of feedback is on the decision, on its trajectory, or on the episode that began
-with the decision; the first one of each metric counts. All further values, equal or contradicting, are no outcomes.
-A missing verdict before the outcome is reported once, as an outcome without a reward.
+with the decision; the first one of each metric counts. The trajectory of a sealed episode belongs to the decision
+that the episode began with. All further values, equal or contradicting, are no outcomes. A missing verdict before
+the outcome is reported once, as an outcome without a reward.
 
 Which outcome a record is depends on records with lower sequence numbers only. So the outcomes up to a number never
 change, whoever reads them, and in however many parts. Feedback on a subject that is stored later is no outcome.
@@ -35,12 +36,14 @@ from sqlalchemy.orm import aliased
 from upturn.config import MetricConfig, joint_reward
 from upturn.pool import schema
 from upturn.pool.selection import Scope, in_scope
-from upturn.records import Decision, from_fields
+from upturn.records import EPISODE_TASK, Decision, Evaluation, from_fields
 
 _PAGE = 400
 """Maximum number of events read at once."""
 _SPAN = 4_000
 """Sequence numbers looked at at once, so that the time does not grow with the square of the pool."""
+_END = 2**62
+"""Above all sequence numbers."""
 
 
 class StoredOutcome(NamedTuple):
@@ -51,6 +54,17 @@ class StoredOutcome(NamedTuple):
     decision: Decision
     reward: float | None
     """None = the verdict is missing."""
+
+
+class Value(NamedTuple):
+    """What the outcome of a decision is."""
+
+    sequence: int
+    """Of the record that completed it."""
+    reward: float | None
+    """None = the verdict is missing."""
+    evaluation: Evaluation | None
+    """The evaluation that it is the verdict of; None = it is feedback, or a call that failed."""
 
 
 class _Event(NamedTuple):
@@ -66,7 +80,17 @@ class _Event(NamedTuple):
 def last_sequence(engine: Engine) -> int:
     """Returns the number of the pool's last evaluation, feedback or call; 0 = there is none."""
     with engine.connect() as connection:
-        return _last_sequence(connection)
+        return last_record(connection)
+
+
+def records_after(engine: Engine, sequence: int) -> int:
+    """Returns how many evaluations, values of feedback and calls were stored after the record with this number."""
+    with engine.connect() as connection:
+        counts = [
+            connection.execute(select(func.count()).where(table.c.sequence > sequence)).scalar_one()
+            for table in (schema.evaluations, schema.feedback, schema.calls)
+        ]
+    return sum(counts)
 
 
 def evaluated_until(engine: Engine, evaluation_ids: Sequence[str]) -> int:
@@ -93,7 +117,31 @@ def outcomes_after(
         start = stop
 
 
-def _last_sequence(connection: Connection) -> int:
+def values_of(engine: Engine, decision_ids: Sequence[str], *, metrics: Sequence[MetricConfig]) -> dict[str, Value]:
+    """Returns the outcome of each of these decisions, or its missing verdict; others have none yet.
+
+    ``metrics``: those that count, with their weights."""
+    values: dict[str, Value] = {}
+    with engine.connect() as connection:
+        for start in range(0, len(decision_ids), _PAGE):
+            page = set(decision_ids[start : start + _PAGE])
+            events: defaultdict[str, list[_Event]] = defaultdict(list)
+            for event in _earlier(connection, sorted(page), _END, metrics):
+                events[event.decision_id].append(event)
+            last = {name: list(_outcomes_of(members, metrics)) for name, members in events.items() if name in page}
+            outcomes = {name: found[-1] for name, found in last.items() if found}
+            table = schema.evaluations
+            query = select(table.c.sequence, table.c.fields).where(
+                table.c.sequence.in_([sequence for sequence, _ in outcomes.values()])
+            )
+            evaluations = {row.sequence: from_fields(Evaluation, row.fields) for row in connection.execute(query)}
+            for name, (sequence, reward) in outcomes.items():
+                values[name] = Value(sequence, reward, evaluations.get(sequence))
+    return values
+
+
+def last_record(connection: Connection) -> int:
+    """Returns the same in a transaction."""
     tables = (schema.evaluations, schema.feedback, schema.calls)
     return max(connection.execute(select(func.max(table.c.sequence))).scalar() or 0 for table in tables)
 
@@ -185,7 +233,9 @@ def _earlier_query(metrics: tuple[str, ...]) -> Executable:
     ids: BindParameter[Any] = bindparam("ids", expanding=True)
     before: BindParameter[Any] = bindparam("before")
     chosen = select(schema.decisions).where(schema.decisions.c.id.in_(ids)).subquery()
-    executed = select(schema.trajectories.c.id).where(schema.trajectories.c.task_id.in_(select(chosen.c.task_id)))
+    sealed = select(literal(f"{EPISODE_TASK}:") + chosen.c.tenant + literal(":") + chosen.c.episode)
+    done = union_all(select(chosen.c.task_id), sealed.where(chosen.c.episode.is_not(None)))
+    executed = select(schema.trajectories.c.id).where(schema.trajectories.c.task_id.in_(done))
     kind, subject = feedback.c.subject_kind, feedback.c.subject_id
     subjects = or_(
         and_(kind == "decision", subject.in_(ids)),
@@ -228,7 +278,7 @@ def _decision_of(trajectory: Any) -> Any:
         .correlate(decision, trajectory)
         .exists()
     )
-    return (
+    of_task = (
         select(decision.c.id)
         .where(
             decision.c.task_id == trajectory.c.task_id,
@@ -239,7 +289,25 @@ def _decision_of(trajectory: Any) -> Any:
         .order_by(decision.c.sequence.desc())
         .limit(1)
         .correlate(trajectory)
-        .scalar_subquery()
+    )
+    return func.coalesce(of_task.scalar_subquery(), _opening_of(trajectory).scalar_subquery())
+
+
+def _opening_of(trajectory: Any) -> Any:
+    """Returns a query of the decision that a sealed episode began with; its trajectory's task is the episode."""
+    call = aliased(schema.calls)  # a call has the id of its decision, and an index by episode
+    start = f"{EPISODE_TASK}:"
+    return (
+        select(call.c.id)
+        .where(
+            func.substr(trajectory.c.task_id, 1, len(start)) == start,
+            call.c.tenant == trajectory.c.tenant,
+            call.c.episode == func.substr(trajectory.c.task_id, func.length(trajectory.c.tenant) + len(start) + 2),
+            call.c.sequence < trajectory.c.sequence,
+        )
+        .order_by(call.c.sequence)
+        .limit(1)
+        .correlate(trajectory)
     )
 
 

@@ -1,0 +1,132 @@
+"""Another configuration for a running server: the whole file is checked first, and applied between two calls.
+
+Order of steps: read and check the file; refuse what needs a new start; learn with a new policy, in a thread; then,
+without a pause, agents, upstreams, routes and policy. Up to the last step everything stays as it was.
+"""
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from upturn.arbiter import AgentRegistry, Constraints, Learner, Objective, Router
+from upturn.config import Config, api_keys
+from upturn.deployment import Override
+from upturn.errors import ConfigError, ReleaseError, UpturnError
+from upturn.gateway.background import Background
+from upturn.gateway.operations.operator import Operators
+from upturn.gateway.upstreams import Upstreams
+from upturn.loop.online import RouteTable, TaskQueue
+from upturn.loop.run import ConfigChanges, apply_configured_freeze, objective_of, policy_of, reload_config
+from upturn.pool import ALL_TENANTS, Pool
+
+_log = logging.getLogger("upturn.gateway")
+
+
+class Reloaded(NamedTuple):
+    """The parts of a server that a configuration changes."""
+
+    background: Background
+    router: Router
+    upstreams: Upstreams
+    routes: RouteTable
+    tasks: TaskQueue
+
+
+class Source(NamedTuple):
+    """Where the configuration comes from."""
+
+    path: Path | None
+    """None = there is no file."""
+    environ: Mapping[str, str]
+    """Environment variables, for API keys."""
+
+
+class Reloader:
+    """Reloads the configuration of one server. For one event loop."""
+
+    def __init__(self, config: Config, source: Source, parts: Reloaded, operators: Operators) -> None:
+        self.config = config
+        """The configuration in effect."""
+        self._source = source
+        self._parts = parts
+        self._operators = operators
+        self._lock = asyncio.Lock()
+        self._running: asyncio.Future[None] | None = None
+
+    async def reload(self, override: Override) -> ConfigChanges:
+        """Returns what has changed, once it is in effect and recorded.
+
+        Raises ConfigError with all problems; then nothing has changed.
+        """
+        async with self._lock:
+            if self._source.path is None:
+                raise ConfigError(["the server was started without a configuration file; start it with --config"])
+            changes = await asyncio.to_thread(reload_config, self.config, self._source.path, self._source.environ)
+            await asyncio.to_thread(apply_configured_freeze, self._operators.pool, changes.config.routing)
+            registry = self._parts.router.registry
+            routing = await asyncio.to_thread(_trained, self._operators.pool, changes.config, registry)
+            self._apply(changes, routing)
+            await self._operators.record("reload", override, changes.config.config_hash)
+            return changes
+
+    def _apply(self, changes: ConfigChanges, routing: "_Routing") -> None:
+        config, parts = changes.config, self._parts
+        try:
+            parts.background.reconfigure(changes)
+        except ReleaseError as exc:
+            raise ConfigError([str(exc)]) from exc
+        keys = api_keys(config, self._source.environ)
+        parts.upstreams.replace(config, keys)
+        parts.tasks.replace_keys({agent.name: keys.get(agent.api_key_env, "") for agent in config.agents})
+        parts.routes.replace(config.gateway)
+        parts.router.objective = routing.objective
+        parts.router.constraints = Constraints(config.agents, config.access.tenants)
+        parts.background.replace_learner(routing.learner)
+        self.config = config
+
+    def listen(self) -> None:
+        """Reloads at SIGHUP; only in the main thread, where signals can be handled."""
+        if threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_signal)
+
+    def _on_signal(self) -> None:
+        self._running = asyncio.ensure_future(self._reload_logged())  # a task without a reference may be deleted
+
+    async def _reload_logged(self) -> None:
+        try:
+            changes = await self.reload(Override("SIGHUP", "signal"))
+        except UpturnError as exc:
+            _log.error("the configuration is not reloaded, and the server goes on with the one before: %s", exc)
+        else:
+            _log.warning("the configuration is reloaded: %s", summary(changes))
+
+
+def summary(changes: ConfigChanges) -> str:
+    """Returns what changes as a sentence."""
+    parts = [
+        *(f"agent {agent.name} added" for agent in changes.added),
+        *(f"agent {agent} removed" for agent in changes.removed),
+        *(f"agent {agent.name} changed" for agent in changes.changed),
+        *(["routing"] if changes.is_policy_changed else []),
+        *changes.settings,
+    ]
+    return ", ".join(parts) or "nothing has changed"
+
+
+class _Routing(NamedTuple):
+    """What a router decides by."""
+
+    learner: Learner
+    objective: Objective | None
+
+
+def _trained(pool: Pool, config: Config, registry: AgentRegistry) -> _Routing:
+    """Returns the configured policy, which has learned what is stored; from its snapshot on, if it has one."""
+    learner = Learner(pool, policy_of(config), tenant=ALL_TENANTS, metrics=config.gateway.metrics)
+    objective = objective_of(config, registry, learner)
+    learner.start()
+    return _Routing(learner, objective)

@@ -1,0 +1,171 @@
+"""A reload of the configuration while a gateway serves: what applies, what is refused, and what goes on."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from tests.gateway.live_desk import LiveDesk, live
+from tests.gateway.test_access_over_http import add_key, bearer
+from upturn.gateway import Source
+from upturn.loop.trainers import load_full_config
+from upturn.pool import ALL_TENANTS, Pool
+from upturn.pool.access import admin_acts
+
+BASE = """
+[pool]
+path = "{folder}/pool.db"
+[loop]
+train = []
+[[agents]]
+name = "clerk"
+kind = "callable"
+import_path = "tests.gateway.live_desk:answer"
+"""
+HELPER = """
+[[agents]]
+name = "helper"
+kind = "callable"
+import_path = "tests.gateway.live_desk:answer_when_open"
+"""
+FINE = """
+[[gateway.routes]]
+name = "support"
+agents = ["clerk"]
+[routing]
+policy = "uniform"
+[canary]
+alpha = 0.02
+"""
+
+
+class Served:
+    """A gateway with its configuration file."""
+
+    def __init__(self, desk: LiveDesk, file: Path) -> None:
+        self.desk = desk
+        self.file = file
+
+    def write(self, *parts: str) -> None:
+        """Changes the file."""
+        self.file.write_text("".join(parts).format(folder=self.file.parent), encoding="utf-8")
+
+    async def names(self) -> list[str]:
+        """The names that clients may use."""
+        return [entry["id"] for entry in (await self.desk.client.get("/v1/models")).json()["data"]]
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[Served]:
+    """A gateway of clerk and helper."""
+    file = folder / "upturn.toml"
+    file.write_text((BASE + HELPER).format(folder=folder), encoding="utf-8")
+    async with live(load_full_config(file, {}), Source(file, {})) as desk:
+        yield Served(desk, file)
+
+
+async def test_agents_routes_policy_and_canary_settings_apply(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        assert await server.names() == ["default", "clerk", "helper", "clerk@base", "helper@base"]
+        third = HELPER.replace("helper", "third").replace("answer_when_open", "answer")
+        server.write(BASE, third, FINE)
+        answer = await server.desk.client.post("/v1/admin/reload", json={"why": "a third agent"})
+        assert answer.status_code == 200, answer.text
+        reloaded = answer.json()
+        assert (reloaded["added"], reloaded["removed"], reloaded["changed"]) == (["third"], ["helper"], [])
+        assert reloaded["settings"] == ["canary.alpha", "gateway.routes"]
+        assert reloaded["is_policy_changed"]
+        assert await server.names() == ["support", "clerk", "third", "clerk@base", "third@base"]
+        assert (await server.desk.call("third"))["x-upturn-agent-version"] == "third@base"
+        assert (await server.desk.client.get("/v1/router/state")).json()["policy"] == "uniform"
+        assert server.desk.gateway.background.canary.alpha == 0.02
+        [act] = admin_acts(server.desk.pool.engine, tenant=ALL_TENANTS)
+        assert (act.what, act.subject, act.why) == ("reload", reloaded["config_hash"], "a third agent")
+        again = await server.desk.client.post("/v1/admin/reload")
+        assert again.json()["summary"] == "nothing has changed"
+
+
+@pytest.mark.parametrize(
+    ("parts", "messages"),
+    [
+        ((BASE, "[routing]\nfloor = 3\npolcy = 1\n"), ["routing.floor", "routing.polcy"]),
+        ((BASE, HELPER, "not TOML"), ["is not TOML"]),
+        ((BASE, "[[gateway.routes]]\nname = 'a'\nagents = ['nobody']\n"), ["nobody"]),
+        ((BASE.replace("live_desk:answer", "live_desk:none"), FINE), ["agents[0].import_path"]),
+        (
+            (BASE.replace("pool.db", "other.db"), "[gateway]\nport = 9\nmax_body_bytes = 5\n", FINE),
+            ["pool.path was ", "gateway.port was 8000 and is now 9", "gateway.max_body_bytes was 32000000"],
+        ),
+        ((BASE.replace("callable", "rule_based"),), ["'clerk' was of kind 'callable' and is now 'rule_based'"]),
+    ],
+)
+async def test_a_wrong_file_is_refused_as_a_whole_and_the_old_one_serves(
+    tmp_path: Path, parts: tuple[str, ...], messages: list[str]
+) -> None:
+    async with served(tmp_path) as server:
+        before = await server.names()
+        server.write(*parts)
+        answer = await server.desk.client.post("/v1/admin/reload")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "config_refused"), answer.text
+        assert [text for text in messages if text not in answer.json()["error"]["message"]] == []
+        assert await server.names() == before
+        await server.desk.call("helper")
+        assert not admin_acts(server.desk.pool.engine, tenant=ALL_TENANTS)
+
+
+async def test_a_call_in_flight_ends_with_the_agent_that_a_reload_removes(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        from tests.gateway.live_desk import OPEN
+
+        OPEN.clear()
+        try:
+            call = asyncio.ensure_future(server.desk.call("helper"))
+            while not server.desk.gateway.service.router.load.in_flight("helper"):
+                await asyncio.sleep(0)
+            server.write(BASE)
+            assert (await server.desk.client.post("/v1/admin/reload")).json()["removed"] == ["helper"]
+        finally:
+            OPEN.set()
+        assert (await call)["x-upturn-agent-version"] == "helper@base"
+        body = {"model": "helper", "messages": [{"role": "user", "content": "again"}]}
+        assert (await server.desk.client.post("/v1/chat/completions", json=body)).status_code == 404
+
+
+async def test_only_an_administrator_reloads(tmp_path: Path) -> None:
+    with Pool.open(tmp_path / "pool.db") as pool:
+        keys = [add_key(pool, "shop", role) for role in ("operator", "admin")]
+    async with served(tmp_path) as server:
+        answers = [await server.desk.client.post("/v1/admin/reload", headers=bearer(key)) for key in keys]
+        assert [answer.status_code for answer in answers] == [403, 200]
+        acts = (await server.desk.client.get("/v1/admin/acts", headers=bearer(keys[1]))).json()["data"]
+        assert acts[-1]["who"] == f"key {keys[1].split('-')[1]}"
+
+
+async def test_without_a_file_there_is_nothing_to_reload(tmp_path: Path) -> None:
+    file = tmp_path / "upturn.toml"
+    file.write_text(BASE.format(folder=tmp_path), encoding="utf-8")
+    async with live(load_full_config(file, {})) as desk:
+        answer = await desk.client.post("/v1/admin/reload")
+        assert answer.status_code == 409
+        assert "started without a configuration file" in answer.json()["error"]["message"]
+
+
+async def test_sighup_reloads_and_a_wrong_file_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(tmp_path) as server:
+        app = server.desk.gateway.app
+        assert isinstance(app, FastAPI)
+        async with app.router.lifespan_context(app):
+            await asyncio.sleep(0)  # the handler is set with the first step of the background
+            for parts, message in (((BASE, "oops"), "is not TOML"), ((BASE,), "agent helper removed")):
+                server.write(*parts)
+                os.kill(os.getpid(), signal.SIGHUP)
+                while message not in caplog.text:
+                    await asyncio.sleep(0.001)
+        assert await server.names() == ["default", "clerk", "clerk@base"]
