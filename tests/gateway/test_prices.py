@@ -279,3 +279,19 @@ async def test_an_episode_switches_only_where_that_is_weighed_and_no_tool_loop_i
     decisions = [decision for decision in pool.decisions(tenant="default") if decision.episode == "plain"]
     before = [None, *(decision.chosen for decision in decisions)]
     assert [decision.current for decision in decisions] == before[:-1]
+
+
+async def test_a_spent_budget_refuses_tasks_too(tmp_path: Path) -> None:
+    access = {"tenants": [{"name": "default", "usd_per_day": 0.0001}]}
+    config = parse_full_config({**CONFIG, "access": access, "pool": {"path": str(tmp_path / "pool.db")}})
+    with open_gateway(config, Source(None, {}), host="127.0.0.1") as opened:
+        opened.service.router.objective = None  # the first call is not refused for what it will probably cost
+        transport = httpx2.ASGITransport(app=opened.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            task = {"instruction": "Move the mail.", "family": "mail_move"}
+            assert (await client.post("/v1/tasks", json=task)).status_code == 202
+            called = await client.post("/v1/chat/completions", json=CHAT | {"model": "dear"})
+            assert called.status_code == 200, called.text
+            refused = await client.post("/v1/tasks", json=task)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_exceeded")
+    assert "try again in" in refused.json()["error"]["message"]
