@@ -25,6 +25,8 @@ class Tally:
     statuses: Counter[str] = field(default_factory=Counter)
     ids: list[str] = field(default_factory=list)
     """Ids of complete answers."""
+    trace: list[tuple[float, str, float]] = field(default_factory=list)
+    """When each answer was due, by ``perf_counter``; its status; its latency in seconds."""
 
 
 class Connection:
@@ -53,7 +55,9 @@ class Connection:
                 position = body.find(b'"id"')
                 tally.ids.append(body[position + 4 : position + 60].split(b'"')[1].decode())
             else:
-                tally.statuses[status] += 1
+                needs_time = status in ("429", "503") and b"retry-after:" not in head.lower()
+                tally.statuses[f"{status} without retry-after" if needs_time else status] += 1
+            tally.trace.append((start, status, perf_counter() - start))
             if b"connection: close" in head.lower():
                 self.close()
         except (OSError, asyncio.IncompleteReadError) as exc:
@@ -154,6 +158,9 @@ async def load(arguments: argparse.Namespace) -> dict[str, object]:
         "first_byte_p99_ms": 1e3 * quantile(tally.first_byte, 0.99),
         "statuses": dict(tally.statuses),
         "ids": tally.ids if arguments.ids else [],
+        "trace": [(due - started, status, latency) for due, status, latency in tally.trace]
+        if arguments.trace
+        else [],
     }
 
 
@@ -174,6 +181,7 @@ def main() -> None:
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--key", default="")
     parser.add_argument("--ids", action="store_true")
+    parser.add_argument("--trace", action="store_true")
     import uvloop
 
     sys.stdout.write(json.dumps(uvloop.run(load(parser.parse_args()))))

@@ -26,10 +26,15 @@ from benchmarks.gateway.processes import (
 )
 from benchmarks.measurement import Measurement
 from upturn.errors import MeasurementError
+from upturn.pool import Pool
 from upturn.records import JsonValue
 
 CONNECTIONS = 64
 KILLS = 10
+_PLACES = 8
+"""Calls in service, and calls that wait, in the measurement of overload."""
+_UPSTREAM_SECONDS = 0.2
+"""Time of the upstream there. Ten times its capacity is 400 calls a second, so the cores are not the limit."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,7 @@ def measure_kills(plan: Plan) -> Measurement:
                 timer.join()
             ids = [name for name in figures["ids"] if name]
             acknowledged += len(ids)
+            Pool.open(folder / "pool.db").close()  # as the next start does: it stores what the journal holds
             with sqlite3.connect(folder / "pool.db") as connection:
                 known = {row[0] for row in connection.execute("SELECT id FROM calls WHERE status = 'answered'")}
             lost += len(set(ids) - known)
@@ -195,6 +201,55 @@ def measure_memory(plan: Plan) -> Measurement:
     )
 
 
+def measure_overload(plan: Plan) -> Measurement:
+    """Ten times the calls that the gateway may serve: what the served ones wait, and how soon it is over.
+
+    The capacity is ``_PLACES`` calls at the same time, each of which takes the upstream ``_UPSTREAM_SECONDS``.
+    Every other call must be refused with status 429 or 503 and Retry-After.
+    """
+    capacity = _PLACES / _UPSTREAM_SECONDS
+    ratios: list[float] = []
+    recoveries: list[float] = []
+    served: list[float] = []
+    unexplained = 0
+    access = f"[access]\nmax_in_flight = {_PLACES}\nmax_waiting = {_PLACES}\n"
+    with (
+        _folder() as folder,
+        mock_upstream(folder, delay_ms=1e3 * _UPSTREAM_SECONDS) as upstream,
+        upturn_gateway(folder, upstream, access) as gateway,
+    ):
+        _checked(run_load(gateway, _PLACES, 100), 100)
+        for repetition in range(plan.repetitions):
+            plan.log(f"overload: repetition {repetition + 1} of {plan.repetitions}")
+            calm = _at_rate(gateway, capacity / 4, plan.rate_seconds)
+            flood = _at_rate(gateway, 10 * capacity, plan.rate_seconds)
+            after = _at_rate(gateway, capacity / 4, plan.rate_seconds)
+            unexplained += sum(
+                count for name, count in flood["statuses"].items() if name not in ("200", "429", "503")
+            )
+            ratios.append(flood["p99_ms"] / calm["p99_ms"])
+            served.append(flood["requests_per_second"] / capacity)
+            slow = [
+                due
+                for due, status, seconds in after["trace"]
+                if status != "200" or seconds > 1.5e-3 * calm["p99_ms"]
+            ]
+            recoveries.append(max(slow, default=0.0))
+    return Measurement(
+        (
+            result("overload_p99_ratio", spread(ratios), "×", plan.bar(3.0, is_upper=True)),
+            result("overload_recovery", spread(recoveries), "s", plan.bar(5.0, is_upper=True)),
+            result("overload_served_share", spread(served), "of the capacity"),
+            result("overload_other_errors", float(unexplained), "calls", plan.bar(0.0, is_upper=True)),
+        ),
+        {"capacity": capacity, "offered": 10 * capacity},
+    )
+
+
+def _at_rate(gateway: Server, rate: float, seconds: int) -> dict[str, Any]:
+    return run_load(gateway, CONNECTIONS, int(rate * seconds), "--rate", str(rate), "--trace")
+
+
 def _abandon(gateway: Server, count: int) -> None:
     """Opens streams and leaves before their end."""
     command = [sys.executable, "-m", "benchmarks.gateway.abandon", gateway.url, str(count)]
@@ -206,6 +261,7 @@ MEASUREMENTS: Mapping[str, Callable[[Plan], Measurement]] = {
     "overhead": measure_overhead,
     "kills": measure_kills,
     "memory": measure_memory,
+    "overload": measure_overload,
 }
 
 

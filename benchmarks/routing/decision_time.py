@@ -49,7 +49,8 @@ class _Timed:
             registry.add(AgentVersion(f"a{number}", "1", "rule_based"))
         self.router = Router(registry, policy, RunKey("timing"))
         self.policy = policy
-        self.offers = [Candidate(f"a{number}", f"a{number}@1") for number in range(candidates)]
+        agents = sorted(f"a{number}" for number in range(candidates))
+        self.offers = [Candidate(agent, f"{agent}@1") for agent in agents]
         self._rng = np.random.default_rng(0)
         self._rates = self._rng.uniform(0.3, 0.9, candidates)
 

@@ -13,7 +13,8 @@ from upturn.config import CanarySettings, ValidationSettings
 from upturn.deployment.canary import Canary
 from upturn.deployment.validation import Pair, validate
 from upturn.errors import ReleaseError, StoreError, UnknownNameError
-from upturn.pool import Pool
+from upturn.pool import ALL_TENANTS, Pool
+from upturn.pool.access import admin_acts
 from upturn.records import AgentVersion, Release, to_json
 
 AUDIT = ("--who", "ana", "--why", "checked by hand")
@@ -112,6 +113,8 @@ def test_operators_decide_and_decisions_are_final(pool: Path) -> None:
         _run(pool, "rollback", release, *AUDIT)
     with Pool.open(pool, read_only=True) as opened:
         assert len(opened.states(Release, release)) == 4, "every state is stored"
+        acts = [(act.who, act.what) for act in admin_acts(opened.engine, tenant=ALL_TENANTS)]
+    assert acts == [("ana", f"releases {what}") for what in ("start", "hold", "resume", "promote")]
 
 
 def test_list_and_status_show_the_evidence(pool: Path) -> None:

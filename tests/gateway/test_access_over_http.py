@@ -146,6 +146,32 @@ async def test_a_full_gateway_refuses_and_recovers(pool: Pool) -> None:
     assert later.status_code == 200
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_ten_times_too_many_calls_are_refused_except_those_that_have_a_place(
+    pool: Pool, is_streamed: bool
+) -> None:
+    access = AccessConfig(max_in_flight=2, max_waiting=2)
+    async with gateway(pool, access) as (client, desk, _metrics):
+        gate = asyncio.Event()
+        for upstream in desk.upstreams.values():
+            upstream.gate = gate
+        body = {**CHAT, "stream": is_streamed}
+        calls = [asyncio.ensure_future(client.post("/v1/chat/completions", json=body)) for _ in range(40)]
+        refused = []
+        for call in asyncio.as_completed(calls):
+            refused.append(await call)
+            if len(refused) == 36:
+                break
+        gate.set()
+        answers = [await call for call in calls]
+        again = [await client.post("/v1/chat/completions", json=body) for _ in range(4)]
+    assert {(answer.status_code, answer.json()["error"]["code"]) for answer in refused} == {(503, "overloaded")}
+    assert all(1 <= int(answer.headers["retry-after"]) <= 60 for answer in refused)
+    assert sorted(answer.status_code for answer in answers) == [200] * 4 + [503] * 36
+    assert [answer.status_code for answer in again] == [200] * 4
+    assert len(list(pool.decisions(tenant="default"))) == 8, "a refused call is not decided"
+
+
 SEARCH = {"model": "open", "max_tokens": 5, "tools": [{"type": "web_search_20250305", "name": "web_search"}],
           "messages": [{"role": "user", "content": "hello"}]}  # fmt: skip
 

@@ -126,6 +126,22 @@ async def test_feedback_is_stored_once_and_reaches_the_learner(pool: Pool) -> No
     assert stored == [("success", 1.0), ("success", 0.0), ("thumbs", 1.0)]
 
 
+async def test_what_is_still_in_the_journal_can_be_rated_shown_and_sealed_at_once(tmp_path: Path) -> None:
+    with Pool.open(tmp_path / "pool.db", has_journal=True) as pool:
+        async with client_of(pool) as (client, _, _app):
+            for number in range(3):
+                answer = await client.post(f"/episodes/e{number}/v1/chat/completions", json=CHAT)
+                value = {"metric": "success", "value": 1, "decision_id": answer.json()["id"]}
+                assert (await client.post("/v1/feedback", json=value)).json()["state"] == "stored"
+            await client.post("/episodes/e3/v1/chat/completions", json=CHAT)
+            assert len((await client.get("/v1/episodes/e3")).json()["calls"]) == 1
+            await client.post("/episodes/e3/v1/chat/completions", json=CHAT)
+            state = (await client.get("/v1/router/state")).json()
+            assert state["families"][0]["decisions"] == 5
+            await client.post("/episodes/e3/v1/chat/completions", json=CHAT)
+            assert len((await client.post("/v1/episodes/e3/seal")).json()["calls"]) == 3
+
+
 async def test_feedback_on_an_episode(pool: Pool) -> None:
     async with client_of(pool) as (client, _, _app):
         await client.post("/episodes/s/v1/chat/completions", json=CHAT)

@@ -3,20 +3,17 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 
+from tests.gateway.running import running
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gateway.md"
 RUN_HERE = "<!-- not run: tests/gateway/test_walkthrough.py runs it -->"
-START_SECONDS = 60.0
 
 
 def commands() -> list[str]:
@@ -27,32 +24,8 @@ def commands() -> list[str]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """The address of ``upturn up`` in an empty folder."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    program = "from upturn.cli import main; main()"
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, "up", "--port", str(port)], cwd=tmp_path, stdout=log, stderr=log
-        )
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while not _answers(port):
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            assert time.monotonic() < deadline, "the server did not start"
-            time.sleep(0.1)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def _answers(port: int) -> bool:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}/ready", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+    with running(tmp_path) as address:
+        yield address
 
 
 def candidates(state: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +42,7 @@ def test_a_call_and_a_feedback_change_the_posterior(server: str, tmp_path: Path)
         feedback,
         f"{state.strip()} > after.json",
     )
-    script = "\n".join(steps).replace("127.0.0.1:8000", server)
+    script = "\n".join(steps).replace("http://127.0.0.1:8000", server)
     done = subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     headers = dict(re.findall(r"^(x-upturn-[\w-]+): (\S+)", done.stdout, re.MULTILINE))
     answer, before, after = (

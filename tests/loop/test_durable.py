@@ -7,12 +7,13 @@ from types import ModuleType
 
 import pytest
 
-from upturn.deployment import Override, hold, incumbent_of, promote, resume, rollback, start
+from upturn.deployment import Override, episode_digest, hold, incumbent_of, promote, resume, rollback, start
 from upturn.loop.cycle import release, serve
 from upturn.loop.live_release import serve_wave
+from upturn.loop.online import CanaryEvidence
 from upturn.loop.progress import NoProgress
 from upturn.pool import Pool
-from upturn.records import AgentLimits, AgentVersion, Decision, Release
+from upturn.records import AgentLimits, AgentVersion, Decision, Feedback, Release
 
 ANA = Override("ana", "complaints")
 
@@ -176,6 +177,41 @@ def test_what_is_decided_between_stop_and_resume_stays_decided(desk: ModuleType,
         assert decided.evidence == stopped.evidence
         serve(context, "serve-on", 96)
         assert context.pool.states(Release) == [decided]
+
+
+def test_a_resumed_canary_counts_all_tasks_although_a_gateway_continued_it(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    config = shared(desk, tmp_path)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with desk.opened(tmp_path / "first", config) as context, pytest.raises(KeyboardInterrupt):
+        incumbent = context.router.registry.served("adder").incumbent
+        release(replace(context, progress=ActOn(2, stop)), "release", (incumbent, desk.CANDIDATE), desk.GROUND)
+    with Pool.open(tmp_path / "shared.db") as pool:
+        evidence = CanaryEvidence(pool)
+        arms = {item.arm: item for item in pool.decisions(tenant="default") if item.release}
+        for number in range(5):  # five blocks of a gateway
+            names = [f"call-{number}-{part}" for part in range(10)]
+            # one of ten to the candidate, as at its stage
+            calls = [
+                replace(arms["control" if part else "candidate"], id=name, task_id=name)
+                for part, name in enumerate(names)
+            ]
+            ratings = [Feedback(name, "decision", name, "success", not part) for part, name in enumerate(names)]
+            pool.append(*calls, *ratings)
+            assert evidence.advance(pool.states(Release), config.canary)  # type: ignore[attr-defined]
+        (continued,) = pool.states(Release)
+        assert continued.evidence[-1].block == 1 + 5
+    with desk.opened(tmp_path / "first", config) as context:
+        decided = release(context, "release", (incumbent, desk.CANDIDATE), desk.GROUND)
+        assert decided.state == "promoted"
+        decisions = context.pool.decisions(tenant="default")
+        served = {episode_digest(item) for item in decisions if item.release == decided.id}
+        assert served <= set(decided.counted)
+        assert decided.evidence[-1].repeats == 0
 
 
 def test_a_held_canary_goes_on_with_later_tasks_once_it_is_resumed(desk: ModuleType, tmp_path: Path) -> None:

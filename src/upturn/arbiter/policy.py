@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from upturn.arbiter.posterior import Posterior, probability_best
 from upturn.arbiter.tally import Tally
@@ -88,11 +88,12 @@ class ContextualPolicy(RoutingPolicy, Protocol):
 
 def features_of(policy: RoutingPolicy, task: Task) -> tuple[float, ...]:
     """Returns the features that the policy sees of a task; empty = it uses none."""
-    return policy.features(task) if _has_features(type(policy)) and isinstance(policy, ContextualPolicy) else ()
+    return cast(ContextualPolicy, policy).features(task) if _has_features(type(policy)) else ()
 
 
 @lru_cache(maxsize=64)
 def _has_features(kind: type) -> bool:
+    """Returns True for a contextual policy; isinstance with a protocol takes 20 µs."""
     return callable(getattr(kind, "features", None))
 
 

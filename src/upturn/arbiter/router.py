@@ -14,7 +14,9 @@ and release it at the end. A router must be used by one thread only.
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import blake2b, sha256
+from heapq import nlargest
 from math import fsum
 from typing import Literal
 
@@ -27,6 +29,8 @@ from upturn.records import Alternative, Arm, Decision, Forecast, Task
 
 MAX_EPISODES = 10_000
 """Maximum number of remembered episodes; the least recently used one is dropped first."""
+MAX_ALTERNATIVES = 10_000
+"""Maximum number of versions whose latest alternative is remembered; all are forgotten when there are more."""
 
 Purpose = Literal["agent", "version"]
 
@@ -71,6 +75,7 @@ class Router:
         self._key = key
         self._max_episodes = max_episodes
         self._episodes: OrderedDict[tuple[str, str], Decision] = OrderedDict()
+        self._alternative: dict[str, Alternative] = {}  # the latest one of each version, for the next decision
 
     def decide(
         self,
@@ -264,15 +269,13 @@ class Router:
         """Returns every version in service: eligible ones with their probability, others with the reason."""
         alternatives: list[Alternative] = []
         for offer, probability in zip(screening.offers, probabilities, strict=True):
-            shares = {offer.incumbent: 1 - offer.weight}
-            if offer.candidate is not None:
-                shares[offer.candidate] = offer.weight
+            if offer.candidate is None:
+                alternatives.append(self._eligible(task.family, offer.incumbent, probability, forecasts))
+                continue
+            shares = {offer.incumbent: 1 - offer.weight, offer.candidate: offer.weight}
             for version, share in shares.items():
                 if share > 0:
-                    belief = self.policy.belief(task.family, version)
-                    mean = None if belief is None else belief.mean
-                    forecast = forecasts.get(version)
-                    alternatives.append(Alternative(version, probability * share, mean, forecast=forecast))
+                    alternatives.append(self._eligible(task.family, version, probability * share, forecasts))
                 else:
                     reason = f"release {offer.release}: {offer.candidate} takes all of the agent's tasks"
                     if offer.is_kept:
@@ -283,6 +286,25 @@ class Router:
         ]
         return tuple(alternatives)
 
+    def _eligible(
+        self, family: str, version: str, probability: float, forecasts: Mapping[str, Forecast]
+    ) -> Alternative:
+        """Returns the alternative; that of the latest decision if nothing is different, which is faster."""
+        belief = self.policy.belief(family, version)
+        estimate = None if belief is None else belief.mean
+        forecast = forecasts.get(version)
+        latest = self._alternative.get(version)
+        if (
+            latest is None
+            or latest.probability != probability
+            or latest.estimate != estimate
+            or latest.forecast is not forecast
+        ):
+            if len(self._alternative) >= MAX_ALTERNATIVES:
+                self._alternative.clear()
+            latest = self._alternative[version] = Alternative(version, probability, estimate, forecast=forecast)
+        return latest
+
     def _reason(
         self, task: Task, candidates: Sequence[Candidate], probabilities: Sequence[float], index: int
     ) -> str:
@@ -291,7 +313,7 @@ class Router:
         agent = self._describe(family, candidates[index])
         if len(candidates) == 1:
             return f"{agent} is the only eligible agent for {family}"
-        leader, second, *_ = sorted(range(len(candidates)), key=lambda number: -probabilities[number])
+        leader, second = nlargest(2, range(len(candidates)), key=probabilities.__getitem__)
         if probabilities[leader] == min(probabilities):
             return f"{name} gives all {len(candidates)} agents equal chances for {family}; drew {agent}"
         probability = f"probability {probabilities[index]:.3f}"
@@ -340,8 +362,14 @@ def _kept_version(screening: Screening, earlier: Decision) -> Screening:
 def candidates_of(offers: Sequence[Offer], forecasts: Mapping[str, Forecast]) -> list[Candidate]:
     """Returns the candidates that a policy sees, with the handicaps of their incumbents."""
     if not forecasts:
-        return [Candidate(offer.agent, offer.incumbent) for offer in offers]
-    return [Candidate(offer.agent, offer.incumbent, forecasts[offer.incumbent].handicap) for offer in offers]
+        return [_candidate(offer.agent, offer.incumbent, 0.0) for offer in offers]
+    return [_candidate(offer.agent, offer.incumbent, forecasts[offer.incumbent].handicap) for offer in offers]
+
+
+@lru_cache(maxsize=10_000)
+def _candidate(agent: str, version: str, handicap: float) -> Candidate:
+    """Returns the candidate; equal ones are one object, because making an object takes longer than a look-up."""
+    return Candidate(agent, version, handicap)
 
 
 def _sample(probabilities: Sequence[float], uniform: float) -> int:

@@ -120,6 +120,7 @@ def update(  # noqa: PLR0913 - a command's parameters are its options
     )
     with Pool.open(pool, beside=True) as opened:
         limits = update_agent_capabilities(opened, change, Override(who, why))
+    record_act(pool, AdminAct(who, "agents update", agent, time(), "", why))
     details = {
         "agent": limits.id,
         "environments": "as configured" if limits.capabilities is None else limits.capabilities or "any",
@@ -174,4 +175,5 @@ def deploy(
     with Pool.open(pool, beside=True) as opened:
         verdict = validate_agent_performance(opened, incumbent, candidate, validation, tenant=tenant)
         release = deploy_improved_agent(opened, incumbent, candidate, verdict, canary)
+    record_act(pool, AdminAct("command line", "releases start", candidate, time(), "", "passed validation"))
     show_release("agents deploy", release, as_json)

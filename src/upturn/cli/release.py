@@ -6,6 +6,7 @@ applies it before its next wave of tasks.
 
 from collections.abc import Callable
 from pathlib import Path
+from time import time
 from typing import Annotated
 
 import typer
@@ -35,7 +36,8 @@ from upturn.deployment import release as lifecycle
 from upturn.errors import ConfigError, RecordError, ReleaseError
 from upturn.interval import wilson_interval
 from upturn.pool import Pool
-from upturn.records import JsonValue, Release, Result, from_json
+from upturn.pool.access import record_act
+from upturn.records import AdminAct, JsonValue, Release, Result, from_json
 
 release_app = typer.Typer()
 
@@ -85,6 +87,7 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
     ground, settings = _ground(validation, skip_validation, Override(who, why)), _canary_settings(config)
     with Pool.open(pool, beside=True) as opened:
         release = deploy_improved_agent(opened, incumbent, candidate, ground, settings)
+    record_act(pool, AdminAct(who or "command line", "releases start", candidate, time(), "", why))
     show_release("release start", release, as_json)
 
 
@@ -97,6 +100,7 @@ def _add_command(name: str, act: Callable[[Release, Override], Release], summary
             release = opened.change(
                 Release, lambda states: act(find_release(states.all(), release_id), Override(who, why))
             )
+        record_act(pool, AdminAct(who, f"releases {name}", release_id, time(), "", why))
         show_release(f"release {name}", release, as_json)
 
 

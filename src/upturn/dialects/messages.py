@@ -52,7 +52,7 @@ _EFFORTS: Mapping[str, int] = {"minimal": 1_024, "low": 2_048, "medium": 8_192, 
 """Budgets of thinking by the efforts of the other dialects."""
 UNSIGNED = "unsigned"
 """Signature of thoughts that nobody has signed. Some clients send a thought without one back as the user's text."""
-_ERRORS: Mapping[int, str] = {
+ERRORS: Mapping[int, str] = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -62,6 +62,7 @@ _ERRORS: Mapping[int, str] = {
     503: "overloaded_error",
     529: "overloaded_error",
 }
+"""Type of an error by HTTP status."""
 
 
 _NO_TOKENS = TokenUsage()
@@ -454,7 +455,7 @@ def write_error(error: RequestError) -> Json:
 
 def error_type(status: int) -> str:
     """The name of the error with this HTTP status."""
-    return _ERRORS.get(status, "invalid_request_error" if status < 500 else "api_error")
+    return ERRORS.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
 def _unsupported(kind: str, field: str, allowed: str) -> RequestError:

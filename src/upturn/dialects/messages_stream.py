@@ -18,7 +18,7 @@ from upturn.dialects.conversation import (
     TokenUsage,
 )
 from upturn.dialects.dialect import Json, Wire
-from upturn.dialects.messages import FINISH, STOP_REASONS, UNSIGNED, Block, Usage, write_usage
+from upturn.dialects.messages import ERRORS, FINISH, STOP_REASONS, UNSIGNED, Block, Usage, write_usage
 from upturn.dialects.sse import EventParser, write_event
 from upturn.errors import ModelError
 from upturn.records import JsonValue
@@ -165,7 +165,8 @@ class MessagesWriter:
                 delta: Json = {"type": "input_json_delta", "partial_json": event.arguments}
                 return opened + (self._delta(delta) if event.arguments else b"")
             case StreamFailure():
-                error: Json = {"type": "api_error", "message": event.message}
+                kind = event.code if event.code in ERRORS.values() else "api_error"
+                error: Json = {"type": kind, "message": event.message}
                 return _event("error", error=error)
             case StreamEnd():
                 stop: Json = {"stop_reason": STOP_REASONS[event.finish], "stop_sequence": None}

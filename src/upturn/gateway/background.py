@@ -45,6 +45,8 @@ class Background:
         self._learner = learner
         self._metrics = metrics
         self._evidence = evidence
+        self._saved = 0.0
+        """When the last snapshots were stored, by ``monotonic``."""
 
     def replace_learner(self, learner: Learner) -> None:
         """Routes by what another learner has learned."""
@@ -99,23 +101,31 @@ class Background:
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Repeats all of it until it is cancelled; what fails is logged and tried again."""
-        saved = monotonic()
+        self._saved = monotonic()
         while True:
-            try:
-                self.sync()
-                self.learn()
-                await self.judge()
-                if self.texts is not None:
-                    self.texts.catch_up()
-                for version, upstream in self._upstreams.all().items():
-                    if (breaker := upstream.breaker_state) is not None:
-                        self._metrics.show_breaker(version.rpartition("@")[0], breaker)
-                if monotonic() - saved > SAVE_SECONDS:
-                    await asyncio.to_thread(_run_all, self._saves())
-                    saved = monotonic()
-            except UpturnError:
-                _log.exception("the gateway could not follow the pool; it tries again in a second")
+            # one by one: a release whose model is gone must not stop the router from learning
+            for step in (self._follow_pool, self._follow_outcomes, self.judge, self._save_sometimes):
+                try:
+                    await step()
+                except UpturnError:
+                    _log.exception("the gateway could not follow the pool; it tries again in a second")
             await sleep(SECONDS)
+
+    async def _follow_pool(self) -> None:
+        self.sync()
+
+    async def _follow_outcomes(self) -> None:
+        self.learn()
+        if self.texts is not None:
+            self.texts.catch_up()
+        for version, upstream in self._upstreams.all().items():
+            if (breaker := upstream.breaker_state) is not None:
+                self._metrics.show_breaker(version.rpartition("@")[0], breaker)
+
+    async def _save_sometimes(self) -> None:
+        if monotonic() - self._saved > SAVE_SECONDS:
+            await asyncio.to_thread(_run_all, self._saves())
+            self._saved = monotonic()
 
 
 def _run_all(actions: Iterable[Callable[[], None]]) -> None:

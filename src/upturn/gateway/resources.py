@@ -135,6 +135,7 @@ def resource_routes(
     async def state(request: Request, family: str | None = None, route: str = "") -> RouterState:
         """Explain the router: agents, counts, posteriors, probabilities, and why."""
         tenant = client_of(request, "observe").tenant
+        await service.log.settle()
         return router_state(service, tenant, Shown(family, route), metrics=metrics)
 
     @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"], responses=errors(401, 403, 404))
@@ -147,7 +148,9 @@ def resource_routes(
     @routes.get("/v1/episodes/{episode:path}", tags=["episodes"], responses=errors(401, 403, 404))
     async def episode(episode: str, request: Request) -> EpisodeEntry:
         """Show an episode's calls."""
-        return _episode_entry(read_episode(service.pool.engine, episode, client_of(request, "call")))
+        client = client_of(request, "call")
+        await service.log.settle()
+        return _episode_entry(read_episode(service.pool.engine, episode, client))
 
     return routes
 

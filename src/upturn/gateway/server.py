@@ -72,7 +72,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
     keys = api_keys(config, source.environ)
     threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
     upstreams = Upstreams(config, keys, threads=threads)
-    with Pool.open(config.pool.path or POOL_PATH) as pool:
+    with Pool.open(config.pool.path or POOL_PATH, has_journal=True) as pool:
         registry = AgentRegistry()
         in_service = InService(pool, registry)
         for agent in config.agents:

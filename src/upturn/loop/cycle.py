@@ -26,7 +26,7 @@ from upturn.loop.evaluation import (
     evaluate_heldout,
     warn_of_few_tasks,
 )
-from upturn.loop.live_release import begin_release, observe, observe_open, serve_wave
+from upturn.loop.live_release import begin_release, is_next_stored, observe, observe_open, serve_wave
 from upturn.loop.rollouts import check_sampler
 from upturn.loop.run import Context
 from upturn.loop.trainers import (
@@ -197,14 +197,11 @@ def release(
         settings = context.config.canary
         context.pool.append(*versions)
         state = begin_release(context, start(incumbent, candidate, settings, ground, history=history))
-        # Waves of an interrupted step are in the pool; the release has counted these already.
-        counted, served = state.evidence[-1].block + 1 if state.evidence else 0, 0
         context.progress.stage(f"Canary of {candidate.id}", settings.max_candidate_episodes)
-        while served < counted or _goes_on(context, state.id):
+        # Waves of an interrupted step are in the pool, and mostly counted; others may have counted tasks meanwhile.
+        while (is_repeat := is_next_stored(context)) or _goes_on(context, state.id):
             wave = serve_wave(context, wave_size(context))
-            served += 1
-            if served > counted:
-                state = observe(context.pool, state.id, wave, settings)
+            state = observe(context.pool, state.id, wave, settings, is_repeat=is_repeat)
             if state.evidence:
                 last = state.evidence[-1]
                 context.progress.advance(

@@ -28,6 +28,16 @@ def serve_wave(context: Context, count: int) -> list[Served]:
         context.router.policy = context.policy
 
 
+def is_next_stored(context: Context) -> bool:
+    """Returns whether the next task has been served, before the step was interrupted."""
+    position = context.position.tasks_served
+    tasks = context.next_tasks(1)
+    context.position.tasks_served = position
+    stored = context.pool.decisions(tenant=context.tenant, task_ids=[task.id for task in tasks])
+    ids = {context.router.decision_id(task) for task in tasks}
+    return any(decision.id in ids for decision in stored)
+
+
 def begin_release(context: Context, release: Release) -> Release:
     """Returns the stored state of the release, which is stored now unless it is already.
 
@@ -53,9 +63,13 @@ def begin_release(context: Context, release: Release) -> Release:
     return context.pool.change(Release, begin)
 
 
-def observe(pool: Pool, release_id: str, wave: Sequence[Served], settings: CanarySettings) -> Release:
-    """Returns the release with the wave as its next block; unchanged if it is decided."""
-    return take_evidence(pool, release_id, _outcomes(wave), settings)
+def observe(
+    pool: Pool, release_id: str, wave: Sequence[Served], settings: CanarySettings, *, is_repeat: bool = False
+) -> Release:
+    """Returns the release with the wave as its next block; unchanged if it is decided.
+
+    ``is_repeat``: the wave was served before, so that it may be counted already."""
+    return take_evidence(pool, release_id, _outcomes(wave), settings, has_empty=not is_repeat)
 
 
 def take_evidence(

@@ -37,7 +37,7 @@ from sqlalchemy.pool import QueuePool
 from upturn.errors import StoreError
 from upturn.pool.schema import HEAD, chains, metadata
 
-POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal")
+POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal", "-calls", "-calls-wal", "-calls-shm")
 """Endings of the files next to a pool that belong to it."""
 
 _BUSY_TIMEOUT_SECONDS = 30.0

@@ -14,14 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from upturn.errors import StoreBusyError, StoreError
-from upturn.pool.batch import BatchWriter, Imported, RolloutKey, prepare
+from upturn.pool.batch import BatchWriter, Imported, PreparedBatch, RolloutKey, prepare
 from upturn.pool.commit import GroupCommitter
 from upturn.pool.database import bring_to_head, check_head, is_at_head, reading_engine, writing_engine
+from upturn.pool.journal import JOURNAL_ENDINGS, Journal, journal_of, read_journal
 from upturn.pool.reader import PoolReader, States, StateT
 from upturn.pool.row import PoolRecord
 from upturn.records import Evaluation, Task, Trajectory
@@ -32,7 +33,7 @@ ResultT = TypeVar("ResultT")
 class _WriteAccess:
     """Lock, engine and committer of a pool that is open for writing."""
 
-    def __init__(self, path: Path, clock: Callable[[], float], *, beside: bool) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float], *, beside: bool, has_journal: bool) -> None:
         self._lock = None if beside and _is_at_head(path) else WriterLock(path)
         self._engine = writing_engine(path)
         try:
@@ -46,8 +47,33 @@ class _WriteAccess:
             self._lock = None
         self.writer = BatchWriter(clock)
         self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
+        self.journal: Journal | None = None
+        """None = records are durable when they are in the tables."""
+        if self._lock is not None:
+            self._read_journal(path)
+            if has_journal:
+                self.journal = Journal(
+                    journal_of(path), lambda rows: self.submit(PreparedBatch(rows, None, (), None))
+                )
+
+    def submit(self, batch: PreparedBatch) -> Future[int]:
+        """Returns a future with the number of new records, done once they are durable."""
+        return self.committer.submit(lambda connection: self.writer.write(connection, batch))
+
+    def _read_journal(self, path: Path) -> None:
+        """Stores what a process that was killed had acknowledged."""
+        try:
+            for records in read_journal(journal_of(path)):
+                self.submit(prepare(records, None, None)).result()
+        except BaseException:
+            self.close()
+            raise
+        for ending in JOURNAL_ENDINGS:
+            path.with_name(path.name + ending).unlink(missing_ok=True)
 
     def close(self) -> None:
+        if self.journal is not None:
+            self.journal.close()
         self.committer.close()
         self._release()
 
@@ -71,12 +97,19 @@ class Pool(PoolReader):
 
     @classmethod
     def open(
-        cls, path: str | Path, *, read_only: bool = False, beside: bool = False, clock: Callable[[], float] = time
+        cls,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        beside: bool = False,
+        has_journal: bool = False,
+        clock: Callable[[], float] = time,
     ) -> Self:
         """Opens the pool at ``path``; creates it if it does not exist, and upgrades it, unless ``read_only``.
 
-        ``beside``: to change a few records although another process may have it open for writing. ``clock`` returns
-        UTC seconds for ``recorded_at``. Raises StoreBusyError if another process has it open for writing, and
+        ``beside``: to change a few records although another process may have it open for writing. ``has_journal``:
+        records of ``submit_soon`` are durable before they are in the tables. ``clock`` returns UTC seconds for
+        ``recorded_at``. Raises StoreBusyError if another process has it open for writing, and
         StoreError for a missing file, a file that is no pool, or one of another version.
         """
         path = Path(path)
@@ -84,7 +117,7 @@ class Pool(PoolReader):
             raise StoreError(f"the pool {str(path)!r} is a folder; name a file in it, such as {path / 'upturn.db'}")
         if (read_only or beside) and not path.exists():
             raise StoreError(f"no pool at {str(path)!r}; create one with `upturn ingest` or `upturn demo`")
-        write_access = None if read_only else _WriteAccess(path, clock, beside=beside)
+        write_access = None if read_only else _WriteAccess(path, clock, beside=beside, has_journal=has_journal)
         engine = reading_engine(path)
         try:
             check_head(engine, path)
@@ -130,9 +163,23 @@ class Pool(PoolReader):
 
         Errors of the records themselves are raised here, those of the database are the future's.
         """
+        return self._access().submit(prepare(records, rollout, imported))
+
+    def submit_soon(self, *records: PoolRecord) -> Future[Any]:
+        """Returns a future that is done once the records are durable; reads see them at most some 20 ms later.
+
+        With a journal, this takes a third of the time of ``submit``; without one it is the same. For records whose
+        ids are new, and no trajectories. Errors of the records themselves are raised here; the future's error is a
+        StoreError.
+        """
         access = self._access()
-        batch = prepare(records, rollout, imported)
-        return access.committer.submit(lambda connection: access.writer.write(connection, batch))
+        batch = prepare(records, None, None)
+        return access.submit(batch) if access.journal is None else access.journal.append(batch.rows)
+
+    def settled(self) -> Future[Any]:
+        """Returns a future that is done once reads see all that was submitted before."""
+        access = self._access()
+        return access.committer.submit(lambda _: None) if access.journal is None else access.journal.settle()
 
     def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """Returns the result of ``work``, a change of rows that are no records, once it is durable."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway.clients.environment import gateway
 from tests.gateway.clients.served import MODELS, Served
 from tests.gateway.clients.vendor import KEY, vendor
+from tests.gateway.running import running
 
 AGENT = """
 [[agents]]
@@ -24,5 +24,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with vendor() as upstream, pytest.MonkeyPatch.context() as patch:
         patch.setenv("VENDOR_KEY", KEY)
         agents = "".join(AGENT.format(name=name, url=upstream.url) for name in MODELS)
-        with gateway(tmp_path_factory.mktemp("gateway"), f"loop = {{ train = [] }}\n{agents}") as address:
+        folder = tmp_path_factory.mktemp("gateway")
+        (folder / "upturn.toml").write_text(f"loop = {{ train = [] }}\n{agents}", encoding="utf-8")
+        with running(folder) as address:
             yield Served(address, upstream)

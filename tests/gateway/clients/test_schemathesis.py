@@ -3,7 +3,8 @@
 import shutil
 from pathlib import Path
 
-from tests.gateway.clients.environment import ROOT, gateway, needs_clients, run_client
+from tests.gateway.clients.environment import ROOT, needs_clients, run_client
+from tests.gateway.running import running
 
 CONFIG = """
 loop = { train = [] }
@@ -19,7 +20,8 @@ agents = [
 def test_the_gateway_does_what_its_openapi_document_says(tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "own_agent" / "desk.py", tmp_path)
     settings = Path(__file__).with_name("schemathesis.toml")
-    with gateway(tmp_path, CONFIG) as address:
+    (tmp_path / "upturn.toml").write_text(CONFIG, encoding="utf-8")
+    with running(tmp_path) as address:
         arguments = ["--checks", "all", "--seed", "1", "--no-color"]
         command: list[str | Path] = ["schemathesis", "--config-file", settings, "run"]
         command += [f"{address}/openapi.json", *arguments]

@@ -150,3 +150,13 @@ async def test_tasks_are_charged_and_not_run_without_means(run: ModuleType) -> N
     assert (submission.state, submission.reason) == ("failed", "default has spent all of it")
     assert purse.charged == [paid.id]
     assert not run.pool.trajectory_ids(unpaid.id, tenant="default")
+
+
+async def test_a_version_that_is_taken_out_of_service_after_the_decision_still_does_the_task(
+    run: ModuleType,
+) -> None:
+    [task] = run.next_tasks(1)
+    decisions, versions = run.service.decide([task]), run.service.versions()
+    run.router.registry.remove(decisions[0].agent)
+    [served] = await asyncio.to_thread(run.service.run, [task], decisions, versions)
+    assert served.trajectory.agent_version == decisions[0].chosen

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.models.upstreams import faults
 from tests.models.upstreams.raw_server import (
-    CHAT_END,
     SSE_HEAD,
     Behaviour,
-    Hangup,
     Visit,
     call_of,
     chat_answer,
@@ -57,68 +56,23 @@ def broken_stream(behaviour: Behaviour, **settings: Any) -> tuple[bytes, Any]:
     return asyncio.run(run())
 
 
-async def _silent(visit: Visit) -> None:
-    await visit.departure()
-
-
-async def _silent_after_head(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(b": waiting\n\n")
-    await visit.departure()
-
-
-async def _hangs_up(_visit: Visit) -> None:
-    raise Hangup
-
-
-async def _garbage(visit: Visit) -> None:
-    await visit.send(b"\x16\x03\x01\x02\x00garbage\r\n\r\n")
-    raise Hangup
-
-
-async def _bad_length(visit: Visit) -> None:
-    await visit.send(b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n")
-    raise Hangup
-
-
-async def _short_body(visit: Visit) -> None:
-    await visit.send(b'HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{"id": ')
-    raise Hangup
-
-
-async def _not_json(visit: Visit) -> None:
-    await visit.send(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>")
-
-
-async def _error_first(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(b": waiting\n\n")
-    await visit.part(b'data: {"error": {"message": "no GPU left"}}\n\n')
-    await visit.departure()
-
-
-async def _empty_stream(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(b"")
-
-
 @pytest.mark.parametrize(
     ("behaviour", "streamed", "kind", "message"),
     [
         (
-            _silent,
+            faults.silent,
             True,
             "timeout",
             r"did not begin its answer within 0\.2 s \(agents\.upstream\.timeouts\.first_token",
         ),
-        (_silent_after_head, True, "timeout", "first_token"),
-        (_hangs_up, True, "connect", "broke off: ServerDisconnectedError"),
-        (_garbage, False, "connect", "broke off"),
-        (_bad_length, False, "connect", "broke off"),
-        (_short_body, False, "connect", "broke off: ClientPayloadError"),
-        (_not_json, False, "protocol", "not a chat completion"),
-        (_error_first, True, "protocol", "no GPU left"),
-        (_empty_stream, True, "protocol", "ended its stream before the answer was complete"),
+        (faults.silent_after_head, True, "timeout", "first_token"),
+        (faults.hangs_up, True, "connect", "broke off: ServerDisconnectedError"),
+        (faults.garbage, False, "connect", "broke off"),
+        (faults.bad_length, False, "connect", "broke off"),
+        (faults.short_body, False, "connect", "broke off: ClientPayloadError"),
+        (faults.not_json, False, "protocol", "not a chat completion"),
+        (faults.error_first, True, "protocol", "no GPU left"),
+        (faults.empty_stream, True, "protocol", "ended its stream before the answer was complete"),
     ],
 )
 def test_a_failure_before_the_first_token_is_an_error_that_another_upstream_can_answer(
@@ -144,13 +98,13 @@ def test_an_answer_that_is_not_streamed_may_take_as_long_as_the_whole_call() -> 
             assert 0.3 <= outcome.first_token_seconds < 2.0
 
     asyncio.run(run())
-    error, _ = refusal(_silent, streamed=False, timeouts=TimeoutConfig(0.1, 0.1, 0.1, 0.15))
+    error, _ = refusal(faults.silent, streamed=False, timeouts=TimeoutConfig(0.1, 0.1, 0.1, 0.15))
     assert (error.kind, "timeouts.whole" in str(error)) == ("timeout", True)
 
 
 def test_a_port_that_nobody_listens_on_is_named_without_the_key() -> None:
     async def run() -> UpstreamError:
-        async with raw_server(_silent) as server:
+        async with raw_server(faults.silent) as server:
             pass
         async with upstream_at(server, UpstreamConfig(retries=0), "sk-secret") as upstream:
             with pytest.raises(UpstreamError, match="cannot be reached") as caught:
@@ -179,70 +133,23 @@ def test_a_redirect_is_not_followed() -> None:
     assert (error.status, visits) == (307, 1)
 
 
-async def _dies_midway(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(chat_chunk("Hel") + b"data: {")
-    raise Hangup
-
-
-async def _hangs_midway(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(chat_chunk("Hel"))
-    await visit.departure()
-
-
-async def _ends_midway(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(chat_chunk("Hel"))
-    await visit.part(b"")
-
-
-async def _garbage_midway(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(chat_chunk("Hel") + b"data: garbage\n\n" + CHAT_END)
-    await visit.part(b"")
-
-
-async def _garbage_at_the_end(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(chat_chunk("Hel") + b"data: garb")
-    await visit.part(b"")
-
-
-async def _error_midway(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(chat_chunk("Hel") + b'data: {"error": {"message": "no GPU left"}}\n\n')
-    await visit.part(b"")
-
-
-async def _done_midway(visit: Visit) -> None:
-    await visit.send(SSE_HEAD)
-    await visit.part(chat_chunk("Hel") + b"data: [DONE]\n\n")
-    await visit.part(b"")
-
-
-async def _error_without_head(visit: Visit) -> None:
-    await visit.send(b"HTTP/1.1 200 OK\r\n\r\n" + chat_chunk("Hel"))
-    raise Hangup
-
-
 @pytest.mark.parametrize(
     ("behaviour", "message"),
     [
-        (_dies_midway, "broke off: ClientPayloadError"),
-        (_hangs_midway, "sent nothing for 0.2 s"),
-        (_ends_midway, "before the answer was complete"),
-        (_garbage_midway, "not a chunk of a chat completion"),
-        (_garbage_at_the_end, "not a chunk of a chat completion"),
-        (_error_midway, "no GPU left"),
-        (_done_midway, "before the answer was complete"),
-        (_error_without_head, "before the answer was complete"),
+        (faults.dies_midway, "broke off: ClientPayloadError"),
+        (faults.hangs_midway, "sent nothing for 0.2 s"),
+        (faults.ends_midway, "before the answer was complete"),
+        (faults.garbage_midway, "not a chunk of a chat completion"),
+        (faults.garbage_at_the_end, "not a chunk of a chat completion"),
+        (faults.error_midway, "no GPU left"),
+        (faults.done_midway, "before the answer was complete"),
+        (faults.error_without_head, "before the answer was complete"),
     ],
 )
 def test_a_stream_that_breaks_off_ends_with_an_error_and_not_as_complete(
     behaviour: Behaviour, message: str
 ) -> None:
-    limits = replace(CALM, between_tokens=0.2) if behaviour is _hangs_midway else CALM
+    limits = replace(CALM, between_tokens=0.2) if behaviour is faults.hangs_midway else CALM
     content, outcome = broken_stream(behaviour, timeouts=limits)
     first, last = content.split(b"\n\n")[0], content.split(b"\n\n")[-2]
     assert first + b"\n\n" == chat_chunk("Hel")
@@ -331,7 +238,7 @@ def test_the_upstream_sees_that_the_client_left(is_begun: bool) -> None:
 def test_a_request_that_the_server_has_no_form_for_is_refused_without_a_call() -> None:
     async def run() -> None:
         config = UpstreamConfig(dialect="messages")
-        async with raw_server(_silent) as server, upstream_at(server, config) as upstream:
+        async with raw_server(faults.silent) as server, upstream_at(server, config) as upstream:
             with pytest.raises(UpstreamError) as caught:
                 await chunks_of(upstream, call_of(response_format={"type": "json_object"}))
             assert caught.value.is_fault_of_request

@@ -74,8 +74,7 @@ class LearningPolicy:
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """Returns ``(1 − floor) · p + floor / K`` for the policy's own probabilities p of K candidates."""
         scores = self._scores(task, candidates)
-        floored = (1 - self.floor) * scores + self.floor / len(candidates)
-        return list((floored / floored.sum()).tolist())
+        return ((1 - self.floor) * scores + self.floor / len(candidates)).tolist()  # type: ignore[no-any-return]
 
     def learn(self, decision: Decision, outcome: RoutingOutcome) -> None:
         """Learns the outcome of one decision; a missing reward is counted and teaches nothing."""

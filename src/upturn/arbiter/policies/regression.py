@@ -7,6 +7,7 @@ context predicts what versions do there on average. Matrices are updated in doub
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,18 @@ from upturn.arbiter.policies.base import Array, FeaturePolicy
 from upturn.arbiter.policies.change import ChangeDetector, Run
 from upturn.errors import RecordError
 from upturn.records import fields_json, from_fields, record
+
+MAX_STACKS = 8
+"""Maximum number of sets of candidates whose matrices are kept; all are dropped when there are more."""
+
+
+class _Stack(NamedTuple):
+    """The regressions of K versions."""
+
+    inverses: NDArray[np.float32]
+    """(K · SIZE, SIZE)"""
+    moments: Array
+    """(K, SIZE)"""
 
 
 @record
@@ -80,7 +93,7 @@ class RegressionPolicy(FeaturePolicy):
         self.precision = precision
         self._pooled = Regression(1.0)
         self._versions: dict[str, Regression] = {}
-        self._stack: tuple[tuple[str, ...], NDArray[np.float32], Array] | None = None  # of the latest candidates
+        self._stacks: dict[tuple[str, ...], _Stack] = {}  # by the versions of recent decisions
 
     def _prior(self) -> Array:
         """Returns the weights of the regression over all versions, shape (SIZE,)."""
@@ -88,12 +101,16 @@ class RegressionPolicy(FeaturePolicy):
 
     def _predicted(self, features: Array, names: tuple[str, ...], prior: Array) -> tuple[Array, Array]:
         """Returns ``θᵀx`` and ``xᵀ A⁻¹ x`` of the versions, each (K,); ``prior`` is the prior mean of θ."""
-        if self._stack is None or self._stack[0] != names:
+        stack = self._stacks.get(names)
+        if stack is None:
             fresh = Regression(self.precision)
             regressions = [self._versions.get(name, fresh) for name in names]
             inverses = np.concatenate([regression.inverse for regression in regressions]).astype(np.float32)
-            self._stack = (names, inverses, np.stack([regression.moment for regression in regressions]))
-        _, inverses, moments = self._stack
+            stack = _Stack(inverses, np.stack([regression.moment for regression in regressions]))
+            if len(self._stacks) >= MAX_STACKS:
+                self._stacks.clear()
+            self._stacks[names] = stack
+        inverses, moments = stack
         directions = (inverses @ features.astype(np.float32)).reshape(len(names), SIZE).astype(np.float64)
         means = np.einsum("kd,kd->k", directions, moments + self.precision * prior)
         return means, np.maximum(directions @ features, 0.0)
@@ -108,12 +125,12 @@ class RegressionPolicy(FeaturePolicy):
         return np.asarray(regression.inverse @ (regression.moment + self.precision * prior), dtype=np.float64)
 
     def _refresh(self, name: str) -> None:
-        """Copies a version's regression to the matrices of the latest candidates."""
-        if self._stack is not None and name in self._stack[0]:
-            names, inverses, moments = self._stack
-            index = names.index(name)
-            inverses[index * SIZE : (index + 1) * SIZE] = self._versions[name].inverse
-            moments[index] = self._versions[name].moment
+        """Copies a version's regression to the matrices of recent candidates."""
+        for names, (inverses, moments) in self._stacks.items():
+            if name in names:
+                index = names.index(name)
+                inverses[index * SIZE : (index + 1) * SIZE] = self._versions[name].inverse
+                moments[index] = self._versions[name].moment
 
     def _is_changed(self, name: str, predicted: float, reward: float, threshold: float | None) -> bool:
         """Restarts the version's regression at an alarm of its change detector, and returns True then.
@@ -132,7 +149,8 @@ class RegressionPolicy(FeaturePolicy):
     def _load(self, learned: str) -> None:
         state = from_fields(BankState, learned)
         versions = {name: Regression(self.precision).load(saved) for name, saved in state.versions.items()}
-        self._pooled, self._versions, self._stack = Regression(1.0).load(state.pooled), versions, None
+        self._pooled, self._versions = Regression(1.0).load(state.pooled), versions
+        self._stacks.clear()
 
 
 def _encoded(values: Array) -> str:

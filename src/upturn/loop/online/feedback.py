@@ -72,6 +72,7 @@ async def accept_feedback(
     """
     metric = _metric(opinion.metric, declared_metrics(metrics))
     _check(opinion, metric)
+    await log.settle()  # the value may be for a call that has just ended
     subject = _find_subject(pool.engine, opinion, client)
     subject = _at_level(pool.engine, subject, metric)
     key = (opinion.id,) if opinion.id else (*subject, metric.name, repr(float(opinion.value)))
@@ -87,7 +88,7 @@ async def accept_feedback(
     )
     earlier = _values(pool.engine, feedback)
     try:
-        await log.store((feedback,))
+        await log.store_now((feedback,))
     except StoreConflictError as exc:
         raise RequestError(
             f"feedback {opinion.id!r} is stored with another value; a changed opinion needs a new id",

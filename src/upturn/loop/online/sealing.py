@@ -49,7 +49,7 @@ async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpi
 
     Raises RequestError for an unknown episode (404), and for one whose contents are deleted (409).
     """
-    await log.drain()  # calls that are being stored belong to it
+    await log.settle()  # calls that are being stored belong to it
     episode = read_episode(pool.engine, name, client)
     if episode.trajectory_id is not None:
         return episode
@@ -62,5 +62,5 @@ async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpi
         )
     decision = episode_decision(pool.engine, episode.id, tenant=client.tenant)
     records = episode_records(calls, family=GENERAL if decision is None else decision.family)
-    await log.store(records)
+    await log.store_now(records)
     return episode._replace(trajectory_id=records.trajectory.id)

@@ -6,7 +6,7 @@ store the call before it sends them.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from upturn.dialects import Dialect, EventReader, EventWriter, StreamEvent, StreamFailure, StreamStart
 from upturn.errors import ModelError
@@ -29,13 +29,22 @@ LARGEST_EVENT = 8 << 20
 class AnswerStream:
     """Turns the bytes of an upstream's stream into chunks for the client, and collects the answer."""
 
-    def __init__(self, call: UpstreamCall, dialect: Dialect, capture: TokenCapture) -> None:
-        """``dialect``: of the upstream. ``capture``: sees every event first."""
+    def __init__(
+        self,
+        call: UpstreamCall,
+        dialect: Dialect,
+        capture: TokenCapture,
+        conceal: Callable[[bytes], bytes] = lambda content: content,
+    ) -> None:
+        """``dialect``: of the upstream. ``capture``: sees every event first. ``conceal``: takes what clients are
+        not told out of the end of an answer that failed."""
+        self._conceal = conceal
         self.transcript = Transcript()
         self._answer_id = call.answer_id
         self._reader: EventReader = dialect.reader()
         self._writer: EventWriter = call.dialect.writer(call.request)
         self._passes = call.dialect.name == dialect.name
+        self._is_chat = dialect.name == "chat"
         self._end = _ENDS[dialect.name]
         self.capture = capture
         self._strips_usage = self._passes and not call.request.has_stream_usage
@@ -108,11 +117,11 @@ class AnswerStream:
         """The failure as the client's writer writes it after the events that the client has."""
         if self._passes and self.transcript.id:
             self._writer.write(StreamStart(self._answer_id or self.transcript.id, self.transcript.model))
-        return self._writer.write(failure)
+        return self._writer.write(_with_cure(failure))
 
     def _last(self) -> Chunk:
         content, self._held = b"".join(self._held), []
-        return Chunk(content, is_end=True)
+        return Chunk(self._conceal(content) if self.transcript.failure else content, is_end=True)
 
     def _event(self, raw: bytes) -> list[bytes]:
         """What to send for one event now; the end of the answer is held back."""
@@ -123,8 +132,8 @@ class AnswerStream:
             self.transcript.add(event)
         if not self._passes:
             sent = [self._translated(event) for event in events]
-        elif self.transcript.failure and raw.rstrip().endswith(b"[DONE]"):
-            # the server calls an answer without a finish reason complete
+        elif self.transcript.failure and self._is_chat:
+            # the server's error may lack a code, and it calls an answer without a finish reason complete
             sent = [self._failed(event) for event in events if isinstance(event, StreamFailure)]
         else:
             sent = self._passed(raw)
@@ -151,4 +160,8 @@ class AnswerStream:
     def _translated(self, event: StreamEvent) -> bytes:
         if isinstance(event, StreamStart) and self._answer_id:
             event = StreamStart(self._answer_id, event.model, event.usage)
-        return self._writer.write(event)
+        return self._writer.write(_with_cure(event) if isinstance(event, StreamFailure) else event)
+
+
+def _with_cure(failure: StreamFailure) -> StreamFailure:
+    return StreamFailure(f"{failure.message}; send the request again", failure.code)

@@ -25,12 +25,14 @@ from upturn.errors import ModelError
 from upturn.models.transport import base_of
 from upturn.models.upstreams.answer_stream import LARGEST_EVENT, AnswerStream
 from upturn.models.upstreams.breaker import Breaker, CallLimit, Permit, RetryBudget, Verdict
+from upturn.models.upstreams.concealment import Concealment
 from upturn.models.upstreams.request_body import request_body, with_model
 from upturn.models.upstreams.token_capture import TokenCapture
 from upturn.models.upstreams.upstream import (
     BreakerState,
     CallOutcome,
     Chunk,
+    ErrorKind,
     Exchange,
     Forwarded,
     UpstreamCall,
@@ -72,11 +74,12 @@ class EndpointUpstream:
         base = base_of(endpoint.url)
         self._base = base if base.endswith("/v1") else f"{base}/v1"
         self._url = f"{self._base}{self.dialect.path}"
-        self.name = f"{endpoint.model!r} at {base}"
-        self.breaker = Breaker(self.name, settings.breaker_failures, settings.breaker_seconds)
+        self._name = repr(endpoint.model)
+        self.concealment = Concealment(base, endpoint.api_key)
+        self.breaker = Breaker(self._name, settings.breaker_failures, settings.breaker_seconds)
         self._budget = RetryBudget(settings.retry_share)
         self.limit = CallLimit(
-            self.name, settings.max_concurrent, settings.max_waiting, settings.timeouts.first_token
+            self._name, settings.max_concurrent, settings.max_waiting, settings.timeouts.first_token
         )
         self._session: aiohttp.ClientSession | None = None
         self._key = _key_headers(self.dialect, endpoint.api_key)
@@ -113,9 +116,9 @@ class EndpointUpstream:
                 verdict = "answered"
             except TimeoutError as exc:
                 seconds = self.settings.timeouts.whole
-                raise UpstreamError(f"{self.name} did not answer within {seconds:g} s", kind="timeout") from exc
+                raise self.error(f" did not answer within {seconds:g} s", kind="timeout") from exc
             except aiohttp.ClientError as exc:
-                raise UpstreamError(f"{self.name} cannot be reached: {exc}", kind="connect") from exc
+                raise self.error(" cannot be reached", kind="connect", detail=f": {exc}") from exc
             except UpstreamError as exc:
                 verdict = "answered" if exc.is_fault_of_request else "failed"
                 raise
@@ -148,7 +151,7 @@ class EndpointUpstream:
         try:
             body = request_body(call, self.dialect, self._endpoint.model, extras)
         except RequestError as exc:
-            raise UpstreamError(f"{self.name}: {exc}", kind="status", status=exc.status) from exc
+            raise self.error(f": {exc}", kind="status", status=exc.status) from exc
         deadline = perf_counter() + self.settings.timeouts.whole
         self._budget.count_call()
         permit, tries = self.breaker.admit(), 0
@@ -196,22 +199,19 @@ class EndpointUpstream:
                 exchange = _EndpointExchange(response, call, self, capture, started=started, deadline=deadline)
                 await exchange.begin()
         except aiohttp.ServerTimeoutError as exc:
-            raise UpstreamError(
-                f"{self.name} cannot be reached within {timeouts.connect:g} s (agents.upstream.timeouts.connect)",
-                kind="connect",
-            ) from exc
+            text = f" cannot be reached within {timeouts.connect:g} s (agents.upstream.timeouts.connect)"
+            raise self.error(text, kind="connect") from exc
         except TimeoutError as exc:
             _close(response)
             name = "whole" if limit == left else "first_token"
-            raise UpstreamError(
-                f"{self.name} did not begin its answer within {limit:.3g} s (agents.upstream.timeouts.{name})",
-                kind="timeout",
-            ) from exc
+            text = f" did not begin its answer within {limit:.3g} s (agents.upstream.timeouts.{name})"
+            raise self.error(text, kind="timeout") from exc
         except aiohttp.ClientConnectorError as exc:
-            raise UpstreamError(f"{self.name} cannot be reached: {exc.strerror or exc}", kind="connect") from exc
+            detail = f": {exc.strerror or exc}"
+            raise self.error(" cannot be reached", kind="connect", detail=detail) from exc
         except aiohttp.ClientError as exc:
             _close(response)
-            raise UpstreamError(f"{self.name} broke off: {type(exc).__name__}", kind="connect") from exc
+            raise self.error(f" broke off: {type(exc).__name__}", kind="connect") from exc
         except BaseException:
             _close(response)
             raise
@@ -239,15 +239,22 @@ class EndpointUpstream:
             content += part
         _close(response)
         status = response.status
-        said = _error_message(content)
-        if key := self._endpoint.api_key:
-            said = said.replace(key, "…")
         hint = "; check the key of the agent (agents.api_key_env)" if status in (401, 403) else ""
+        error = self.error(
+            f" answered HTTP {status}: {_error_message(content)}{hint}", kind="status", status=status
+        )
+        error.retry_after_seconds = retry_after(response.headers.get("retry-after", ""))
+        return error
+
+    def error(self, text: str, *, kind: ErrorKind, status: int | None = None, detail: str = "") -> UpstreamError:
+        """Returns the error of a call. ``detail``: for the operator only."""
+        where, key = f" at {self._base}", self._endpoint.api_key
+        message = f"{self._name}{where}{text}{detail}"
         return UpstreamError(
-            f"{self.name} answered HTTP {status}: {said}{hint}",
-            kind="status",
+            message.replace(key, "…") if key else message,
+            kind=kind,
             status=status,
-            retry_after_seconds=retry_after(response.headers.get("retry-after", "")),
+            shown=self.concealment.text(f"{self._name}{text}"),
         )
 
 
@@ -277,7 +284,7 @@ class _EndpointExchange:
         self._size = 0
         self._whole = CallOutcome()
         self._is_streamed = call.request.is_streamed
-        self._stream = AnswerStream(call, upstream.dialect, capture)
+        self._stream = AnswerStream(call, upstream.dialect, capture, upstream.concealment.content)
 
     @property
     def verdict(self) -> Verdict:
@@ -306,7 +313,7 @@ class _EndpointExchange:
         except ModelError as exc:
             self._first.append(self._stream.fail(str(exc)))
         if transcript.failure and not transcript.has_parts:
-            raise UpstreamError(f"{self._upstream.name}: {transcript.failure}", kind="protocol")
+            raise self._upstream.error(f": {transcript.failure}", kind="protocol")
         self._first_seconds = perf_counter() - self._started
 
     async def _read(self) -> bytes:
@@ -327,7 +334,7 @@ class _EndpointExchange:
                 async with asyncio.timeout(self._settings.timeouts.between_tokens):
                     parts.append(await self._read())
         except ModelError as exc:
-            raise UpstreamError(f"{self._upstream.name}: {exc}", kind="protocol") from exc
+            raise self._upstream.error(f": {exc}", kind="protocol") from exc
         return b"".join(parts)
 
     def _translated(self, content: bytes) -> bytes:
@@ -336,7 +343,7 @@ class _EndpointExchange:
         try:
             answer = dialect.read_answer(content)
         except ModelError as exc:
-            raise UpstreamError(f"{self._upstream.name}: {exc}", kind="protocol") from exc
+            raise self._upstream.error(f": {exc}", kind="protocol") from exc
         answer_id = self._call.answer_id or answer.id
         ours = replace(answer, id=answer_id)
         content = self._capture.whole(content)
@@ -372,7 +379,7 @@ class _EndpointExchange:
         answer: ModelAnswer | None = transcript.answer()
         if answer is not None and self._call.answer_id:
             answer = replace(answer, id=self._call.answer_id)
-        failure = transcript.failure
+        failure = self._upstream.concealment.text(transcript.failure)
         tokens, problem = (None, "") if failure or answer is None else self._capture.row(answer)
         return CallOutcome(answer, failure, transcript.usage, self._first_seconds, tokens, problem)
 

@@ -52,7 +52,8 @@ class FunctionUpstream:
         except UpstreamError:
             raise
         except Exception as exc:  # boundary: a user's function may raise anything
-            raise UpstreamError(f"{self._model} raised {error_text(exc)}", kind="protocol") from exc
+            message = f"{self._model} raised {error_text(exc)}"
+            raise UpstreamError(message, kind="protocol", shown=f"{self._model} failed") from exc
         if isinstance(result, str):
             result = ModelAnswer("", self._model, (Text(result),), "stop")
         answer = self._checked(result, ModelAnswer)

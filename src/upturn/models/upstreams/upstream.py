@@ -23,10 +23,18 @@ class UpstreamError(ModelError):
     """A call failed before the first part of an answer."""
 
     def __init__(
-        self, message: str, *, kind: ErrorKind, status: int | None = None, retry_after_seconds: int | None = None
+        self,
+        message: str,
+        *,
+        kind: ErrorKind,
+        status: int | None = None,
+        retry_after_seconds: int | None = None,
+        shown: str = "",
     ) -> None:
-        """``status``: the upstream's HTTP status; None = there was no answer."""
+        """``message``: for the operator. ``status``: the upstream's HTTP status; None = there was no answer.
+        ``shown``: the message for clients, without addresses and keys; empty = the same."""
         super().__init__(message)
+        self.shown = shown or message
         self.kind = kind
         self.status = status
         self.retry_after_seconds = retry_after_seconds
@@ -40,15 +48,18 @@ class UpstreamError(ModelError):
         """The error for the client."""
         if self.is_fault_of_request:
             assert self.status is not None
-            status = 400 if self.status == 404 else self.status
-            return RequestError(str(self), status=status, code="upstream_refused")
+            status = self.status if self.status == 413 else 400
+            return RequestError(self.shown, status=status, code="upstream_refused")
         if self.status == 429 or self.kind == "overload":
             wait = self.retry_after_seconds if self.retry_after_seconds is not None else 1
             status = 429 if self.status == 429 else 503
-            return RequestError(str(self), status=status, code="overloaded", retry_after_seconds=wait)
+            message = f"{self.shown}; try again in {wait} s"
+            return RequestError(message, status=status, code="overloaded", retry_after_seconds=wait)
         if self.kind == "timeout":
-            return RequestError(str(self), status=504, code="upstream_timeout")
-        return RequestError(str(self), status=502, code="upstream_error")
+            message = f"{self.shown}; try again, or ask for a shorter answer"
+            return RequestError(message, status=504, code="upstream_timeout")
+        message = f"{self.shown}; try again, or name another model"
+        return RequestError(message, status=502, code="upstream_error")
 
 
 @dataclass(frozen=True, slots=True)
