@@ -5,7 +5,7 @@ from math import nan
 
 import pytest
 
-from upturn.config import GatewayConfig, MetricConfig, declared_metrics, taught_metrics
+from upturn.config import GatewayConfig, MetricConfig, declared_metrics, parse_config, taught_metrics
 from upturn.errors import ConfigError
 
 
@@ -26,3 +26,17 @@ def test_unusable_metrics_are_refused_together() -> None:
         ConfigError, match=r"(?s)metrics name 'minutes' twice.*is the first, 'minutes', but its weight"
     ):
         GatewayConfig(metrics=(silent, silent))
+
+
+def test_a_section_with_more_problems_than_can_be_left_out_is_reported() -> None:
+    rules = [{"text": "("}, {"family": "x", "text": "["}, {}]
+    metrics = [{"name": "m", "low": 3.0}, {"name": "m", "level": "day"}, {"name": "k", "low": 9.0}]
+    raw = {
+        "agents": [{"name": "a", "kind": "callable", "import_path": "m:f"}],
+        "gateway": {"clusters": -1, "families": rules, "metrics": metrics, "port": -5},
+    }
+    with pytest.raises(ConfigError) as caught:
+        parse_config(raw)
+    text = "\n".join(caught.value.problems)
+    for part in ("gateway.clusters", "gateway.families", "gateway.metrics", "gateway.port"):
+        assert part in text

@@ -174,12 +174,13 @@ async def test_unusable_feedback_is_refused_and_not_stored(
     assert not list(pool.feedback(tenant="default"))
 
 
-async def test_nan_is_no_feedback(pool: Pool) -> None:
+@pytest.mark.parametrize("value", ["NaN", "1e400", '"1"', "null", "[]"])
+async def test_what_is_no_finite_number_is_no_feedback(pool: Pool, value: str) -> None:
+    body = f'{{"metric": "thumbs", "value": {value}, "decision_id": "a"}}'
     async with client_of(pool) as (client, _, _app):
-        answer = await client.post(
-            "/v1/feedback", content=b'{"metric": "thumbs", "value": NaN, "decision_id": "a"}'
-        )
+        answer = await client.post("/v1/feedback", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "value", answer.text
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ decisions, and replay of policies on recorded outcomes. Start with ``router``, t
 from upturn.arbiter.checker import check_routing_policy
 from upturn.arbiter.constraint import Constraints
 from upturn.arbiter.consumption import Consumption, Expected
+from upturn.arbiter.features import TEXT_FEATURES
 from upturn.arbiter.learner import Learner
 from upturn.arbiter.minimum_coverage import MinimumCoverage
 from upturn.arbiter.objective import Objective, cost_usd
@@ -75,6 +76,7 @@ from upturn.arbiter.router import Router, RunKey, candidates_of
 from upturn.arbiter.tally import Capability, Count, Tally, capabilities
 
 __all__ = [
+    "TEXT_FEATURES",
     "UCB1",
     "AgentRegistry",
     "Candidate",

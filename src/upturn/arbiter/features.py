@@ -1,7 +1,8 @@
 """The features of a task that contextual policies see: 64 numbers, computed from the task alone.
 
 Words of the instruction, the family and the tenant are hashed into fixed ranges with a sign (feature hashing,
-Weinberger et al. 2009), so nothing is fitted and equal tasks have equal features in every process.
+Weinberger et al. 2009), so nothing is fitted and equal tasks have equal features in every process. A task may bring
+the features of its text in its context instead (``arbiter.texts``, embeddings).
 """
 
 import re
@@ -12,6 +13,8 @@ from math import log1p, sqrt
 
 from upturn.records import JsonValue, Task
 
+TEXT_FEATURES = "text_features"
+"""Name of the 32 features of the text in the context of a task that has them."""
 SIZE = 64
 _PLAIN = 8
 """Constant, level, length, tools, turns, images, schema, guessed family."""
@@ -39,8 +42,15 @@ def task_features(task: Task) -> tuple[float, ...]:
         float(context.get("is_guess") is True),
     )
     rounded = tuple(float(f"{value:.{_DIGITS}g}") for value in plain)
-    text = task.instruction[:_MAX_CHARACTERS]
-    return rounded + _hashed(task.tenant, _TENANT) + _hashed_name(task.family) + _hashed_text(text)
+    return rounded + _hashed(task.tenant, _TENANT) + _hashed_name(task.family) + _text_features(task)
+
+
+def _text_features(task: Task) -> tuple[float, ...]:
+    """Returns the features of the text that the context has, otherwise hashed words of the instruction."""
+    known = task.context.get(TEXT_FEATURES)
+    if isinstance(known, list) and len(known) == _TEXT:
+        return tuple(float(value) for value in known if isinstance(value, int | float))
+    return _hashed_text(task.instruction[:_MAX_CHARACTERS])
 
 
 def _number(value: JsonValue) -> float:

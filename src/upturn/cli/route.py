@@ -28,7 +28,7 @@ from upturn.arbiter import (
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
 from upturn.cli.output import emit, print_message, progress
 from upturn.cli.release import Who, Why
-from upturn.config import ObjectiveConfig, dump_settings
+from upturn.config import ObjectiveConfig, declared_metrics, dump_settings
 from upturn.deployment import Override
 from upturn.errors import ConfigError, ReleaseError, UnknownNameError
 from upturn.records import Decision, Forecast, Result
@@ -165,8 +165,9 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
         typer.Option("--policy", help="Configuration file with the new policy: its sections routing and agents."),
     ],
     metric: Annotated[
-        str, typer.Option(help="Outcome of a decision: 'success' of its evaluation, or a metric of feedback.")
-    ] = "success",
+        str,
+        typer.Option(help="Metric of feedback. Default: the verdict of an evaluation, else the primary metric."),
+    ] = "",
     margin: Annotated[
         float, typer.Option(min=0, max=0.99, help="Loss of mean reward per decision that is accepted.")
     ] = GATE.margin,
@@ -183,7 +184,7 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
 
     config = read_config(policy)
     with Pool.open(pool, read_only=True) as opened:
-        log = read_decision_log(opened, tenant=tenant, metric=metric)
+        log = read_decision_log(opened, tenant=tenant, metric=metric, metrics=config.gateway.metrics)
     agents, new, weights = [agent.name for agent in config.agents], policy_of(config), config.routing.objective
     gate = PolicyGate(margin=margin, min_decisions=min_decisions)
     check = check_new_policy(new, log.logged, gate, tasks=log.tasks, agents=agents, weights=weights)
@@ -196,7 +197,7 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
         "verdict": check.verdict,
         "reasons": check.reasons,
         "policy": new.name,
-        "metric": metric,
+        "metric": metric or declared_metrics(config.gateway.metrics)[0].name,
         "objective": dump_settings(weights) if is_weighed else "quality",
         "decisions": check.gain.decisions,
         "decisions_without_outcome": check.gain.missing,

@@ -9,7 +9,7 @@ from upturn.config.combination import Contradiction
 from upturn.config.config import CORE, TABLES, Config
 from upturn.config.contradiction import contradictions
 from upturn.config.family import FamilyRule
-from upturn.config.gateway import GatewayConfig, RouteConfig
+from upturn.config.gateway import EmbeddingsConfig, GatewayConfig, RouteConfig
 from upturn.config.keys import AccessConfig, LimitSettings, ProviderToolPolicy, TenantConfig, is_loopback
 from upturn.config.learning import (
     DEFAULT_FLOOR,
@@ -28,7 +28,14 @@ from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, 
 from upturn.config.metric import MetricConfig, MetricLevel, declared_metrics, joint_reward, taught_metrics
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
-from upturn.config.routing import USED_BY_POLICY, WITHOUT_OBJECTIVE, ObjectiveConfig, PolicyName, RoutingConfig
+from upturn.config.routing import (
+    FEATURE_POLICIES,
+    USED_BY_POLICY,
+    WITHOUT_OBJECTIVE,
+    ObjectiveConfig,
+    PolicyName,
+    RoutingConfig,
+)
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
@@ -76,6 +83,7 @@ __all__ = [
     "CORE",
     "DEFAULT_FLOOR",
     "DEFAULT_MIX",
+    "FEATURE_POLICIES",
     "FULL_DISTRIBUTION",
     "HUB_NAME",
     "SHIPPED_MODELS",
@@ -91,6 +99,7 @@ __all__ = [
     "Contradiction",
     "Count",
     "CurriculumSettings",
+    "EmbeddingsConfig",
     "EnvironmentConfig",
     "FamilyRule",
     "FilePath",

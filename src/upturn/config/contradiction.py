@@ -10,6 +10,7 @@ from typing import Any
 from upturn.config.combination import Contradiction, without_effect
 from upturn.config.config import Config
 from upturn.config.learning import OptimiserSettings, RolloutConfig
+from upturn.config.routing import FEATURE_POLICIES
 from upturn.config.routing_contradiction import routing_contradictions
 from upturn.config.section import AgentConfig, EnvironmentConfig
 from upturn.config.settings import Settings, changed_settings
@@ -171,6 +172,13 @@ def _gateway(config: Config) -> Iterator[Contradiction]:
                     (setting, "agents"),
                     f"{setting} names {agent!r}, which is no agent; [[agents]] has: {', '.join(names)}",
                 )
+    if config.gateway.text_features != "svd" and config.routing.policy not in FEATURE_POLICIES:
+        known = ", ".join(sorted(FEATURE_POLICIES))
+        yield Contradiction(
+            ("gateway.text_features", "routing.policy"),
+            f"gateway.text_features has no effect with routing.policy = {config.routing.policy!r}; "
+            f"policies on features are {known}",
+        )
     routes = [route.name for route in config.gateway.routes] or ["default"]
     for index, rule in enumerate(config.gateway.families):
         for name in rule.routes:

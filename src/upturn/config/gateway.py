@@ -1,7 +1,7 @@
 """The section of ``upturn.toml`` for the gateway: address, routes, sizes and retention."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,23 @@ class RouteConfig(Settings):
 
 
 @settings
+class EmbeddingsConfig(Settings):
+    """A server whose embeddings describe the texts of calls to the routing policy."""
+
+    url: Annotated[str, Field(pattern="^https?://")]
+    """Base URL of a server with ``/embeddings`` in OpenAI's form, such as ``https://api.example.com/v1``."""
+    model: Annotated[str, Field(min_length=1)]
+    """Name of the model there."""
+    api_key_env: str = ""
+    """Environment variable with the API key. Empty = none is needed."""
+    timeout_seconds: Positive = 0.5
+    """Longest time that a call waits for its embedding. Then its words are hashed."""
+    dimensions: Count | None = None
+    """Length of the embeddings to ask for. More than 32 are folded into 32. Unset = as the model has; not all
+    servers know the parameter."""
+
+
+@settings
 class GatewayConfig(Settings):
     """The HTTP server of ``upturn up`` (docs/gateway.md)."""
 
@@ -47,6 +64,12 @@ class GatewayConfig(Settings):
     clusters: Annotated[int, Field(ge=0, le=200)] = 0
     """Largest number of families that are made of similar texts, for calls that no rule matches. 0 = these calls
     have the family ``general``."""
+    text_features: Literal["svd", "hashing", "embeddings"] = "svd"
+    """What describes a call's text to policies on features (docs/routing.md). ``svd``: principal directions of the
+    texts so far, at first hashed words. ``hashing``: hashed words. ``embeddings``: those of a server; hashed words
+    where it does not answer in time."""
+    embeddings: EmbeddingsConfig | None = None
+    """For ``text_features = "embeddings"``: the server."""
     metrics: tuple[MetricConfig, ...] = ()
     """What feedback may report. Empty = ``success`` from 0 to 1, which teaches the router, and ``thumbs`` from -1
     to 1, which does not."""
@@ -64,6 +87,8 @@ class GatewayConfig(Settings):
         ):
             twice = sorted({name for name in names if names.count(name) > 1})
             yield f"{kind}s name {', '.join(map(repr, twice))} twice; name each {kind} once" if twice else None
+        if (self.text_features == "embeddings") != (self.embeddings is not None):
+            yield "text_features = 'embeddings' and [gateway.embeddings] belong together; set both or neither"
         for rule in self.families[:-1]:
             if rule.is_unconditional:
                 yield f"families: the rule for {rule.family!r} matches every call; put it last, or add a condition"

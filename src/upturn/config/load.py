@@ -106,7 +106,8 @@ def _parse(raw: Raw, sections: Mapping[str, type[Settings]]) -> _Parsed:
     core = {name: parser.section(name) for name in CORE if name not in TABLES}
     algorithms = {name: parser.section(name) for name in sections}
     problems += parser.problems
-    if agents is None or None in algorithms.values():
+    has_required = all(section is not None or name in OPTIONAL for name, section in core.items())
+    if agents is None or None in algorithms.values() or not has_required:
         return _Parsed(None, problems, parser.bad_settings)
     config = Config(agents, prices, **core, algorithms=algorithms)
     problems += [
@@ -288,5 +289,7 @@ def _key_variables(config: Config) -> Iterator[tuple[str, str]]:
             yield f"agents[{index}].api_key_env", agent.api_key_env
     if config.rollouts.api_key_env:
         yield "rollouts.api_key_env", config.rollouts.api_key_env
+    if config.gateway.embeddings is not None and config.gateway.embeddings.api_key_env:
+        yield "gateway.embeddings.api_key_env", config.gateway.embeddings.api_key_env
     for name, section in config.algorithms.items():
         yield from ((f"{name}.{setting}", variable) for setting, variable in section.key_variables())

@@ -118,6 +118,8 @@ USED_BY_POLICY: Mapping[PolicyName, frozenset[str]] = {
     "uniform": frozenset(),
 }
 """The settings that each policy uses; another one that is not at its default is an error."""
+FEATURE_POLICIES = frozenset({"linear_thompson", "logistic_thompson", "lin_ucb", "nearest_neighbours"})
+"""The policies that look at the features of a task."""
 
 WITHOUT_OBJECTIVE: frozenset[PolicyName] = frozenset(
     {"discounted_thompson", "fixed_weights", "rule_based", "uniform"}

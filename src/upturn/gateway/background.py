@@ -38,7 +38,7 @@ class Background:
         self.canary = CanarySettings()
         """The settings of canaries; may be replaced at any time."""
         self.texts: TextLearner | None = None
-        """Learns clusters of texts; None = texts are not clustered."""
+        """Learns from texts; None = nothing is learned from them."""
         self._in_service = in_service
         self._router = router
         self._upstreams = upstreams

@@ -106,7 +106,7 @@ class ModelCalls:
             episode_name(scope, headers, request.metadata),
             sub_agent_name(headers),
             family_name(headers, request.metadata),
-            {name: headers[name] for name in self._service.families.headers if name in headers},
+            {name: headers[name] for name in self._service.texts.families.headers if name in headers},
             changes,
             started,
         )

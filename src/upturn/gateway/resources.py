@@ -5,7 +5,7 @@ from math import fsum
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from upturn.config import MetricConfig
 from upturn.dialects import RequestError
@@ -46,7 +46,12 @@ class FeedbackBody(Wire):
 
     metric: Annotated[str, Field(max_length=100)] = ""
     """A name in ``[[gateway.metrics]]``. Empty = the primary metric, by default ``success``."""
-    value: float | bool
+    value: Annotated[
+        float,
+        Strict(),
+        BeforeValidator(lambda value: float(value) if isinstance(value, bool) else value),
+        WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "boolean"}]}),
+    ]
     """A number in the metric's range; true = 1, false = 0."""
     decision_id: str | None = None
     """The id of an answer."""

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -13,7 +14,6 @@ from fastapi import APIRouter
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
-from upturn.arbiter.texts import TextClusters, TextLearner
 from upturn.config import Config, api_keys
 from upturn.gateway.access import PricedTasks, open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
@@ -31,9 +31,10 @@ from upturn.gateway.operations import (
     release_routes,
     router_routes,
 )
+from upturn.gateway.texts import Texts, open_texts
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import AgentRuntime, Purpose, Service
-from upturn.loop.online import CanaryEvidence, FamilyGuess, OnlineService, RouteTable, TaskQueue
+from upturn.loop.online import CanaryEvidence, OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import (
     InService,
     apply_configured_freeze,
@@ -87,26 +88,23 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         background.canary = config.canary
         background.sync()
         learner.start()
-        if config.gateway.clusters:
-            background.texts = TextLearner(pool, TextClusters(config.gateway.clusters))
-            background.texts.start()
-        families = FamilyGuess(
-            config.gateway.families, None if background.texts is None else background.texts.clusters
-        )
+        texts = open_texts(config, keys, pool)
+        background.texts = texts.learner
         routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
         guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
         operators = Operators(pool, guard, background.sync)
         accounts = PricedTasks(pool, guard.limiter, guard.gate, upstreams.price_of)
         tasks = _task_queue(config, keys, router, learner, learn=background.learn, accounts=accounts)
-        reloader = Reloader(config, source, Reloaded(background, router, upstreams, routes, tasks), operators)
+        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls)
+        reloader = Reloader(config, source, reloaded, operators)
 
         async def run() -> None:
             reloader.listen()
             await background.run()
 
         parts = Parts(
-            OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, families=families),
+            OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, texts=texts.calls),
             guard,
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
@@ -114,7 +112,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             learn=background.learn,
             further=_operations(operators, reloader, router, learn=background.learn),
             background=run,
-            on_stop=upstreams.close,
+            on_stop=partial(_close, upstreams, texts),
         )
         try:
             yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
@@ -173,3 +171,8 @@ def _task_queue(
     accounts.start()
     service = Service(runtime, router, learner.pool, purpose, learner=learner)
     return TaskQueue(learner.pool, service, learn, accounts=accounts)
+
+
+async def _close(upstreams: Upstreams, texts: Texts) -> None:
+    await upstreams.close()
+    await texts.close()

@@ -23,6 +23,7 @@ from upturn.records.decision import (
     Feedback,
     FeedbackSubject,
     Forecast,
+    TextSource,
 )
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
@@ -96,6 +97,7 @@ __all__ = [
     "Snapshot",
     "Split",
     "Task",
+    "TextSource",
     "TokenRow",
     "Tool",
     "Trajectory",

@@ -12,6 +12,10 @@ FamilySource = Literal["", "named", "rule", "cluster", "default"]
 """Where the family of a model call comes from: its client, a rule, a cluster of similar texts, or none of them.
 Empty = it is not a guess of the gateway: the task of an environment, or a call before families were guessed."""
 
+TextSource = Literal["", "hashing", "svd", "embeddings"]
+"""Where the features of a text come from: its hashed words, principal directions of what was seen, or the embedding
+of a server. Empty = the policy uses no features, or the call came before they were recorded."""
+
 FeedbackSubject = Literal["trajectory", "decision", "episode"]
 """The kind of record that a feedback value refers to."""
 
@@ -78,7 +82,10 @@ class Decision:
     family_source: FamilySource = ""
     """All but ``named`` and empty are guesses."""
     sketch: str = ""
-    """Sketch of the text that clusters are learned from (``arbiter.texts.sketch``); empty = it teaches none."""
+    """Sketch of the text that clusters and features are learned from (``arbiter.texts.sketch``); empty = it teaches
+    none."""
+    text_source: TextSource = ""
+    """Where the part of ``features`` comes from that describes the text."""
     current: str | None = None
     """The version that served the episode before, if this decision could keep or switch it; None = it could not."""
 

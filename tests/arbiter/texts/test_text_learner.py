@@ -21,7 +21,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
 
 
 def started(pool: Pool) -> TextLearner:
-    learner = TextLearner(pool, TextClusters(4))
+    learner = TextLearner(pool, clusters=TextClusters(4))
     learner.start()
     return learner
 
@@ -31,7 +31,10 @@ def test_any_interleaving_of_reading_restarting_and_deleting_gives_the_same_bits
     rng, learner = Random(seed), started(pool)
     for number, (_, buckets) in enumerate(stream(120)):
         sketch = encode_buckets(buckets) if rng.random() < 0.9 else ""
-        pool.append(replace(decision(f"d{number}"), sketch=sketch), rating(f"f{number}", 1.0, f"d{number}"))
+        pool.append(
+            replace(decision(f"d{number}"), sketch=sketch, family_source="default"),
+            rating(f"f{number}", 1.0, f"d{number}"),
+        )
         match rng.randrange(8):
             case 0:
                 learner.catch_up()
@@ -44,6 +47,7 @@ def test_any_interleaving_of_reading_restarting_and_deleting_gives_the_same_bits
     learner.catch_up()
     pool.write(lambda connection: connection.execute(delete(schema.router_states)))
     assert learner.snapshot() == started(pool).snapshot()
+    assert learner.clusters is not None
     assert learner.clusters.names
 
 

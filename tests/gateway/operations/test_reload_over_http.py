@@ -90,6 +90,19 @@ async def test_agents_routes_policy_and_canary_settings_apply(tmp_path: Path) ->
         assert again.json()["summary"] == "nothing has changed"
 
 
+async def test_rules_for_families_apply_from_the_next_call_on(tmp_path: Path) -> None:
+    rule = '[[gateway.families]]\nfamily = "greeting"\ntext = "hello"\n'
+    call = {"model": "clerk", "messages": [{"role": "user", "content": "hello"}]}
+    families = []
+    async with served(tmp_path) as server:
+        for parts in ((BASE, HELPER), (BASE, HELPER, rule)):
+            server.write(*parts)
+            await server.desk.client.post("/v1/admin/reload", json={"why": "families"})
+            answer = await server.desk.client.post("/v1/chat/completions", json=call)
+            families.append(answer.headers["x-upturn-family"])
+    assert families == ["general", "greeting"]
+
+
 @pytest.mark.parametrize(
     ("parts", "messages"),
     [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from upturn.config import MetricConfig
 from upturn.errors import RecordError
 from upturn.loop.online import episode_task_id, read_decision_log
 from upturn.loop.online.service import NAMED
@@ -129,3 +130,24 @@ def test_thumbs_are_yes_or_no_and_other_values_must_be_rewards(pool: Pool) -> No
 def test_decisions_that_the_client_made_are_left_out(pool: Pool) -> None:
     pool.append(decision("d1"), decision("d2", policy=NAMED))
     assert rewards(pool) == {"d1": None}
+
+
+def test_the_primary_metric_stands_in_for_a_missing_verdict(pool: Pool) -> None:
+    pool.append(decision("d1"), decision("d2"), decision("d3"), *work("task-d1", verdict="failure"))
+    pool.append(feedback("f1", "success", 1.0, of="d1"), feedback("f2", "success", 0.5, of="d2"))
+    assert rewards(pool) == {"d1": 0.0, "d2": 0.5, "d3": None}
+
+
+def test_values_are_worth_what_their_metric_declares(pool: Pool) -> None:
+    minutes = MetricConfig(name="minutes", high=10.0, direction="lower")
+    pool.append(decision("d1"), decision("d2"), *work("task-d1", verdict="success"))
+    pool.append(feedback("f1", "minutes", 4.0, of="d2"), feedback("f2", "success", 1.0, of="d2"))
+
+    def worth(metric: str) -> list[float | None]:
+        log = read_decision_log(pool, tenant="default", metric=metric, metrics=(minutes,))
+        return [outcome.reward for outcome in log.logged]
+
+    assert worth("") == worth("minutes") == [1.0, 0.6]
+    assert worth("success") == [1.0, 1.0]
+    with pytest.raises(RecordError, match="declare the metric"):
+        read_decision_log(pool, tenant="default", metric="minutes")

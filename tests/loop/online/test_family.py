@@ -7,7 +7,7 @@ from upturn.arbiter.texts import TextClusters, TextLearner
 from upturn.config import FamilyRule, GatewayConfig
 from upturn.dialects import Message, ModelRequest, Text, ToolDefinition, dialect_of
 from upturn.errors import ConfigError
-from upturn.loop.online import Arrival, Client, FamilyGuess
+from upturn.loop.online import Arrival, CallTexts, Client, FamilyGuess
 from upturn.loop.online.family import CallFacts
 from upturn.records import Decision
 
@@ -69,7 +69,7 @@ async def served(desk: Desk, call: Arrival) -> Decision:
 
 
 async def test_a_decision_says_where_its_family_comes_from(desk: Desk) -> None:
-    desk.service.families = FamilyGuess((FamilyRule(family="coding", tools=("bash",)),))
+    desk.service.texts = CallTexts(FamilyGuess((FamilyRule(family="coding", tools=("bash",)),)))
     named = await served(desk, arrival("hello", family="greeting"))
     ruled = await served(desk, arrival("hello", tool="bash"))
     other = await served(desk, arrival("hello"))
@@ -81,7 +81,7 @@ async def test_a_decision_says_where_its_family_comes_from(desk: Desk) -> None:
 
 
 async def test_a_guess_stays_for_the_episode(desk: Desk) -> None:
-    desk.service.families = FamilyGuess((FamilyRule(family="coding", tools=("bash",)),))
+    desk.service.texts = CallTexts(FamilyGuess((FamilyRule(family="coding", tools=("bash",)),)))
     first = await served(desk, arrival("hello", episode="e", tool="bash"))
     second = await served(desk, arrival("something else", episode="e"))
     named = await served(desk, arrival("something else", episode="e", family="talk"))
@@ -90,9 +90,9 @@ async def test_a_guess_stays_for_the_episode(desk: Desk) -> None:
 
 
 async def test_similar_calls_become_a_family_by_what_is_stored(desk: Desk) -> None:
-    learner = TextLearner(desk.pool, TextClusters(4))
+    learner = TextLearner(desk.pool, clusters=TextClusters(4))
     learner.start()
-    desk.service.families = FamilyGuess((), learner.clusters)
+    desk.service.texts = CallTexts(FamilyGuess((), learner.clusters))
     sources = []
     for number in range(60):
         texts = ("book a flight and a hotel near the airport", "refactor this function and fix the failing test")

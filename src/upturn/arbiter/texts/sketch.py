@@ -37,7 +37,12 @@ def buckets_of(sketch: str) -> tuple[int, ...]:
     bits = int.from_bytes(bytes.fromhex(sketch))
     if bits >= 1 << BUCKETS:
         raise ValueError(f"a sketch has at most {BUCKETS // 4} hexadecimal digits, got {len(sketch)}")
-    return tuple(bucket for bucket in range(BUCKETS) if bits >> bucket & 1)
+    buckets: list[int] = []
+    while bits:
+        lowest = bits & -bits
+        buckets.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return tuple(buckets)
 
 
 @lru_cache(maxsize=65_536)

@@ -19,7 +19,7 @@ from upturn.errors import ConfigError, ReleaseError, UpturnError
 from upturn.gateway.background import Background
 from upturn.gateway.operations.operator import Operators
 from upturn.gateway.upstreams import Upstreams
-from upturn.loop.online import RouteTable, TaskQueue
+from upturn.loop.online import CallTexts, FamilyGuess, RouteTable, TaskQueue
 from upturn.loop.run import ConfigChanges, apply_configured_freeze, objective_of, policy_of, reload_config
 from upturn.pool import ALL_TENANTS, Pool
 
@@ -34,6 +34,7 @@ class Reloaded(NamedTuple):
     upstreams: Upstreams
     routes: RouteTable
     tasks: TaskQueue
+    texts: CallTexts
 
 
 class Source(NamedTuple):
@@ -83,6 +84,7 @@ class Reloader:
         parts.upstreams.replace(config, keys)
         parts.tasks.replace_keys({agent.name: keys.get(agent.api_key_env, "") for agent in config.agents})
         parts.routes.replace(config.gateway)
+        parts.texts.families = FamilyGuess(config.gateway.families, parts.texts.families.clusters)
         parts.router.objective = routing.objective
         parts.router.constraints = Constraints(config.agents, config.access.tenants)
         parts.background.replace_learner(routing.learner)

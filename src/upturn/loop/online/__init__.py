@@ -16,6 +16,7 @@ from upturn.loop.online.routes import DEFAULT_ROUTE, RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, read_episode
 from upturn.loop.online.service import Arrival, Decided, LiveCall, OnlineService
 from upturn.loop.online.task_queue import TaskQueue, new_task_id
+from upturn.loop.online.text_features import CallTexts, TextEmbedder
 from upturn.loop.online.trajectory import RecordedCall, episode_records, episode_task_id
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Account",
     "Arrival",
     "CallLog",
+    "CallTexts",
     "CanaryEvidence",
     "Client",
     "Decided",
@@ -44,6 +46,7 @@ __all__ = [
     "Target",
     "TaskAccounts",
     "TaskQueue",
+    "TextEmbedder",
     "accept_feedback",
     "call_task",
     "episode_records",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from upturn.arbiter import TEXT_FEATURES
 from upturn.dialects import Image, Message, ModelRequest, Text, Toolbox, ToolResult
 from upturn.records import MODEL_CALL, JsonValue, Task, fields_json
 
@@ -25,9 +26,23 @@ class Place(NamedTuple):
     """False = the client names the family."""
 
 
-def call_task(call: str, request: ModelRequest, place: Place, regions: Sequence[str] = ()) -> Task:
-    """Returns the task of the call with this id. ``regions``: those that its route allows; empty = any."""
-    context = _context(request, place.route, is_guess=place.is_guess)
+def call_task(
+    call: str,
+    request: ModelRequest,
+    place: Place,
+    *,
+    regions: Sequence[str] = (),
+    text_features: Sequence[float] = (),
+) -> Task:
+    """Returns the task of the call with this id.
+
+    ``regions``: those that its route allows; empty = any. ``text_features``: empty = policies hash words.
+    """
+    context = dict(_context(request, place.route, is_guess=place.is_guess))
+    if regions:
+        context["regions"] = list(regions)
+    if text_features:
+        context[TEXT_FEATURES] = list(text_features)
     return Task(
         id=call,
         instruction=last_instruction(request),
@@ -35,7 +50,7 @@ def call_task(call: str, request: ModelRequest, place: Place, regions: Sequence[
         environment=MODEL_CALL,
         tenant=place.tenant,
         episode=place.episode,
-        context={**context, "regions": list(regions)} if regions else context,
+        context=context,
     )
 
 

@@ -1,7 +1,7 @@
 """The pool's routing decisions with their outcomes, for off-policy estimates and for the best agent.
 
-An outcome is an evaluation's verdict, or a value of one metric of feedback. Decisions in which the client named the
-version are left out: the router did not choose.
+An outcome is a value of one metric of feedback; of the primary metric and of ``success``, an evaluation's verdict
+where there is one. Decisions in which the client named the version are left out: the router did not choose.
 
 Which evaluation belongs to a decision: that of its episode's trajectory if there is one, else that of the first
 trajectory of its task and version that was stored after it, is no training rollout, and belongs to no earlier
@@ -10,13 +10,14 @@ trajectory.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic_core import from_json
 from sqlalchemy import select
 
 from upturn.arbiter import LoggedOutcome
+from upturn.config import MetricConfig, declared_metrics
 from upturn.errors import RecordError
 from upturn.loop.online.service import NAMED
 from upturn.loop.online.trajectory import episode_task_id
@@ -40,20 +41,27 @@ class _Trajectory(NamedTuple):
     sequence: int
 
 
-def read_decision_log(pool: Pool, *, tenant: str, metric: str = SUCCESS) -> DecisionLog:
+def read_decision_log(
+    pool: Pool, *, tenant: str, metric: str = "", metrics: Sequence[MetricConfig] = ()
+) -> DecisionLog:
     """Returns the tenant's decisions with the outcomes of one metric.
 
-    ``thumbs`` above 0 is 1, below 0 is 0, and 0 is missing. Values of other metrics must lie in [0, 1]; raises
+    ``metric``: empty = the primary one. ``metrics``: the configured ones, which say what a value is worth.
+    ``thumbs`` above 0 is 1, below 0 is 0, and 0 is missing. Values of undeclared metrics must lie in [0, 1]; raises
     RecordError for others, because estimates need bounded rewards."""
+    declared = declared_metrics(metrics)
+    name = metric or declared[0].name
     decisions = [decision for decision in pool.decisions(tenant=tenant) if decision.policy != NAMED]
     trajectories = _trajectories(pool, tenant, decisions)
-    outcomes: Mapping[str, float | None]
-    if metric == SUCCESS:
+    rewards_of = {found.name: found.reward for found in declared} | {THUMBS: _thumbs_reward}
+    outcomes = _feedback_outcomes(
+        pool.feedback(tenant=tenant), name, decisions, trajectories, reward=rewards_of.get(name) or _bounded(name)
+    )
+    if name in (SUCCESS, declared[0].name):
         verdicts = {row.trajectory_id: row.verdict for row in pool.selected(tenant=tenant)}
         rewards = {"success": 1.0, "failure": 0.0}
-        outcomes = {key: rewards.get(verdicts.get(value, "missing")) for key, value in trajectories.items()}
-    else:
-        outcomes = _feedback_outcomes(pool.feedback(tenant=tenant), metric, decisions, trajectories)
+        judged = {key: rewards.get(verdicts.get(value, "missing")) for key, value in trajectories.items()}
+        outcomes |= {key: value for key, value in judged.items() if value is not None}
     needed = {decision.task_id for decision in decisions}
     used = _used(pool, tenant, trajectories)
     return DecisionLog(
@@ -114,8 +122,13 @@ def _trajectories(pool: Pool, tenant: str, decisions: Iterable[Decision]) -> Map
 
 
 def _feedback_outcomes(
-    feedback: Iterable[Feedback], metric: str, decisions: Iterable[Decision], trajectories: Mapping[str, str]
-) -> Mapping[str, float | None]:
+    feedback: Iterable[Feedback],
+    metric: str,
+    decisions: Iterable[Decision],
+    trajectories: Mapping[str, str],
+    *,
+    reward: Callable[[float], float | None],
+) -> dict[str, float | None]:
     first: dict[tuple[FeedbackSubject, str], float] = {}
     for value in feedback:
         if value.metric == metric:
@@ -128,16 +141,23 @@ def _feedback_outcomes(
             ("trajectory", trajectories.get(decision.id)),
         ]
         values = [first[kind, name] for kind, name in subjects if name is not None and (kind, name) in first]
-        outcomes[decision.id] = _reward(metric, values[0]) if values else None
+        outcomes[decision.id] = reward(values[0]) if values else None
     return outcomes
 
 
-def _reward(metric: str, value: float) -> float | None:
-    if metric == THUMBS:
-        return None if value == 0 else float(value > 0)
-    if not 0 <= value <= 1:
-        raise RecordError(
-            f"a value of the metric {metric!r} is {value!r}, but off-policy estimates need rewards in [0, 1]; "
-            "name another metric"
-        )
-    return value
+def _thumbs_reward(value: float) -> float | None:
+    return None if value == 0 else float(value > 0)
+
+
+def _bounded(metric: str) -> Callable[[float], float | None]:
+    """Returns the reward of values of an undeclared metric: themselves, in [0, 1]."""
+
+    def reward(value: float) -> float | None:
+        if not 0 <= value <= 1:
+            raise RecordError(
+                f"a value of the metric {metric!r} is {value!r}, but off-policy estimates need rewards in [0, 1]; "
+                "declare the metric in [[gateway.metrics]], or name another one"
+            )
+        return value
+
+    return reward

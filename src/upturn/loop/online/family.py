@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from upturn.arbiter.texts import TextClusters, encode_buckets, text_buckets
+from upturn.arbiter.texts import TextClusters
 from upturn.config import FamilyRule
 from upturn.loop.online.call_task import GENERAL
 from upturn.records import FamilySource
@@ -27,6 +27,8 @@ class CallFacts(NamedTuple):
     """Names of the offered tools."""
     text: str
     """The last message of the user."""
+    buckets: Sequence[int] = ()
+    """Its sketch; empty = it has no words."""
 
 
 class Family(NamedTuple):
@@ -34,8 +36,6 @@ class Family(NamedTuple):
 
     name: str
     source: FamilySource
-    sketch: str = ""
-    """Of the text, for clustering; empty = texts are not clustered, or this one has no words."""
 
 
 class FamilyGuess:
@@ -44,7 +44,7 @@ class FamilyGuess:
     def __init__(self, rules: Sequence[FamilyRule] = (), clusters: TextClusters | None = None) -> None:
         """``clusters``: None = no clustering."""
         self._rules = [(rule, _condition(rule)) for rule in rules]
-        self._clusters = clusters
+        self.clusters = clusters
         self.headers = frozenset(name.lower() for rule in rules for name in rule.headers)
         """The headers that rules look at."""
 
@@ -53,11 +53,8 @@ class FamilyGuess:
         for rule, matches in self._rules:
             if matches(facts):
                 return Family(rule.family, "rule")
-        if self._clusters is None:
-            return Family(GENERAL, "default")
-        buckets = text_buckets(facts.text)
-        name, sketch = self._clusters.find(buckets), encode_buckets(buckets)
-        return Family(GENERAL, "default", sketch) if name is None else Family(name, "cluster", sketch)
+        name = None if self.clusters is None else self.clusters.find(facts.buckets)
+        return Family(GENERAL, "default") if name is None else Family(name, "cluster")
 
 
 def _condition(rule: FamilyRule) -> Callable[[CallFacts], bool]:

@@ -23,7 +23,7 @@ FeedbackState = Literal["stored", "known", "contradicts"]
 LONGEST_COMMENT = 10_000
 _TABLES = {
     "decision": (schema.decisions, schema.decisions.c.id),
-    "episode": (schema.decisions, schema.decisions.c.episode),
+    "episode": (schema.calls, schema.calls.c.episode),
     "trajectory": (schema.trajectories, schema.trajectories.c.id),
 }
 _ABOUT = {

@@ -29,15 +29,24 @@ from upturn.loop.online.episode import (
     has_open_tool_loop,
     has_signed_thought,
 )
-from upturn.loop.online.family import CallFacts, Family, FamilyGuess
+from upturn.loop.online.family import CallFacts
 from upturn.loop.online.routes import RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
+from upturn.loop.online.text_features import CallTexts, TextFeatures
 from upturn.models.upstreams import CallOutcome, Exchange, Upstream, UpstreamCall, UpstreamError
 from upturn.pool import Pool
 from upturn.pool.calls import episode_decision, latest_prefix
-from upturn.records import Alternative, Call, CallContent, CallStatus, Decision, Task, fields_json
+from upturn.records import (
+    Alternative,
+    Call,
+    CallContent,
+    CallStatus,
+    Decision,
+    Task,
+    fields_json,
+)
 
-_NO_RULES = FamilyGuess()
+_NO_TEXTS = CallTexts()
 NAMED = "named"
 """The policy in decisions of calls whose agent version was not for the router to choose."""
 MAX_EPISODES = 10_000
@@ -92,7 +101,7 @@ class OnlineService:
         upstream: Callable[[str], Upstream],
         *,
         price: Callable[[str], PriceConfig | None] = lambda _: None,
-        families: FamilyGuess = _NO_RULES,
+        texts: CallTexts = _NO_TEXTS,
     ) -> None:
         """``upstream``: of an agent version's id; LookupError for one that cannot be called. ``price``: of an
         agent version's id; None = unknown."""
@@ -102,16 +111,19 @@ class OnlineService:
         self.log = CallLog(pool)
         self._upstream = upstream
         self.price = price
-        self.families = families
+        self.texts = texts
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
         self.refused_after_seal = 0
         """Calls that came after the seal of their episode."""
 
-    def decide(self, arrival: Arrival, left: Left | None = None) -> Decided:
+    def decide(
+        self, arrival: Arrival, left: Left | None = None, *, embedded: TextFeatures | None = None
+    ) -> Decided:
         """Returns the call's place and decision; raises RequestError for an unknown model or without an agent.
 
-        ``left``: what the call may cost; None = anything.
+        ``left``: what the call may cost; None = anything. ``embedded``: features of its text by a server; None = it
+        is not asked, or does not answer.
         """
         target = self.routes.resolve(arrival.request.model)
         call = f"call-{secrets.token_hex(12)}"
@@ -120,9 +132,13 @@ class OnlineService:
         )
         tenant, episode = arrival.client.tenant, placement.episode
         self._restore(tenant, placement)
-        family = self._family(arrival, target, self.router.remembered(tenant, episode))
-        place = Place(tenant, episode, target.route, family.name, is_guess=family.source != "named")
-        task = call_task(call, arrival.request, place, target.regions)
+        tools = [tool.name for tool in arrival.request.tools]
+        facts = CallFacts(tenant, target.route, arrival.facts, tools, last_instruction(arrival.request))
+        text = self.texts.describe(
+            facts, arrival.family, earlier=self.router.remembered(tenant, episode), embedded=embedded
+        )
+        place = Place(tenant, episode, target.route, text.family.name, is_guess=text.family.source != "named")
+        task = call_task(call, arrival.request, place, regions=target.regions, text_features=text.features.values)
         with _refusals(left):
             decision = self.router.decide(
                 task,
@@ -131,20 +147,15 @@ class OnlineService:
                 budget_usd=None if left is None else left.usd,
                 may_switch=self._may_switch(arrival),
             )
-        decision = replace(decision, family_source=family.source, sketch=family.sketch)
+        decision = replace(
+            decision,
+            family_source=text.family.source,
+            sketch=text.sketch,
+            text_source=text.features.source if decision.features else "",
+        )
         self.router.remember(decision)  # with the source of its family, for the next call of the episode
         decision = self._kept(arrival, target, placement, decision)
         return Decided(arrival, target, placement, task, decision)
-
-    def _family(self, arrival: Arrival, target: Target, earlier: Decision | None) -> Family:
-        """Returns the call's family. A guess stays for the whole episode, of which ``earlier`` is a decision."""
-        if arrival.family:
-            return Family(arrival.family, "named")
-        if earlier is not None and earlier.family_source:
-            return Family(earlier.family, earlier.family_source)
-        tools = [tool.name for tool in arrival.request.tools]
-        text = last_instruction(arrival.request)
-        return self.families.of(CallFacts(arrival.client.tenant, target.route, arrival.facts, tools, text))
 
     def _may_switch(self, arrival: Arrival) -> bool:
         """Whether an objective that weighs switches may move the call's episode to another agent."""
@@ -153,10 +164,10 @@ class OnlineService:
             return False
         return not (has_open_tool_loop(messages) or has_signed_thought(messages))
 
-    def _charged(self, arrival: Arrival, account: Account) -> Decided:
+    def _charged(self, arrival: Arrival, account: Account, embedded: TextFeatures | None = None) -> Decided:
         """Decides a call, and reserves its expected cost where there is a budget."""
         left = account.left()
-        decided = self.decide(arrival, left)
+        decided = self.decide(arrival, left, embedded=embedded)
         if left is not None and self.router.objective is not None:
             account.reserve(self.router.objective.expected_usd(decided.task, decided.decision.chosen) or 0.0)
         return decided
@@ -225,7 +236,9 @@ class OnlineService:
         Raises RequestError if the call cannot be decided, or no upstream answers it; the latter is stored. Leaving
         the block before the answer's end, or being cancelled, ends the upstream's call and stores a cancelled call.
         """
-        live = LiveCall(self, self._charged(arrival, account), account)
+        embedder = self.texts.embedder
+        embedded = None if embedder is None else await embedder.features(last_instruction(arrival.request))
+        live = LiveCall(self, self._charged(arrival, account, embedded), account)
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
         try:

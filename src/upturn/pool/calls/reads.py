@@ -60,11 +60,12 @@ def latest_prefix(engine: Engine, prefixes: Sequence[str], *, tenant: Scope) -> 
 
 
 def episode_decision(engine: Engine, episode: str, *, tenant: Scope) -> Decision | None:
-    """Returns the latest decision of an episode; None = there is none."""
-    query = (
+    """Returns the decision of the latest call of an episode; None = it has no calls."""
+    query = (  # a call has the id of its decision, and an index by episode, which decisions have not
         select(decisions.c.fields)
-        .where(decisions.c.episode == episode, *in_scope(decisions.c.tenant, tenant))
-        .order_by(decisions.c.sequence.desc())
+        .join_from(calls, decisions, decisions.c.id == calls.c.id)
+        .where(calls.c.episode == episode, *in_scope(calls.c.tenant, tenant))
+        .order_by(calls.c.sequence.desc())
         .limit(1)
     )
     with engine.connect() as connection:

@@ -349,6 +349,18 @@ def _rated(metrics: tuple[str, ...]) -> Select[Any]:
         trajectory.c.tenant == feedback.c.tenant,
         trajectory.c.sequence < feedback.c.sequence,
     )
+    call = aliased(schema.calls)  # it has the id of its decision, and an index by episode, unlike decisions
+    of_call = (
+        select(call.c.id)
+        .where(
+            kind == "episode",
+            call.c.tenant == feedback.c.tenant,
+            call.c.episode == subject,
+            call.c.sequence < feedback.c.sequence,
+        )
+        .order_by(call.c.sequence)
+        .limit(1)
+    )
     opening = aliased(schema.decisions)
     of_episode = (
         select(opening.c.id)
@@ -364,6 +376,7 @@ def _rated(metrics: tuple[str, ...]) -> Select[Any]:
     target = func.coalesce(
         direct.scalar_subquery(),
         of_trajectory.scalar_subquery(),
+        of_call.scalar_subquery(),
         of_episode.scalar_subquery(),
     )
     return _columns(
