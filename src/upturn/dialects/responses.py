@@ -33,6 +33,17 @@ from upturn.dialects.dialect import Json, RequestError, Wire, parse, refuse
 from upturn.errors import ModelError
 from upturn.records import JsonValue
 
+_FIXED: Json = {
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "max_tool_calls": None,
+    "background": False,
+    "service_tier": "default",
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+}
+"""Fields of a response that Open Responses requires, for what is not asked for in this dialect."""
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
@@ -294,13 +305,20 @@ def write_request(request: ModelRequest) -> Json:
         body["tools"] = [write_tool(tool) for tool in request.tools]
         body["tool_choice"] = {"type": "function", "name": choice.name} if choice.kind == "named" else choice.kind
         body["parallel_tool_calls"] = choice.is_parallel
-    if request.output.kind == "json":
-        body["text"] = {"format": {"type": "json_object"}}
-    elif request.output.kind == "schema":
-        output = request.output
-        schema: Json = {"type": "json_schema", "name": output.name or "answer", "schema": dict(output.schema)}
-        body["text"] = {"format": schema | {"strict": True}}
+    if request.output.kind != "text":
+        body["text"] = {"format": _write_format(request.output)}
     return body
+
+
+def _write_format(output: OutputFormat) -> Json:
+    match output.kind:
+        case "text":
+            return {"type": "text"}
+        case "json":
+            return {"type": "json_object"}
+        case "schema":
+            schema = dict(output.schema)
+            return {"type": "json_schema", "name": output.name or "answer", "schema": schema, "strict": True}
 
 
 def _write_message(message: Message) -> list[JsonValue]:
@@ -404,7 +422,8 @@ def response_object(
     finish: FinishReason | None,
     usage: TokenUsage | None,
 ) -> Json:
-    """A response; ``finish`` None = in progress."""
+    """A response with all fields that Open Responses requires; ``finish`` None = in progress."""
+    now = int(time())
     is_cut = finish in ("length", "content_filter")
     reason = "max_output_tokens" if finish == "length" else "content_filter"
     instructions = [
@@ -419,7 +438,8 @@ def response_object(
     return {
         "id": answer_id,
         "object": "response",
-        "created_at": int(time()),
+        "created_at": now,
+        "completed_at": now if finish is not None and not is_cut else None,
         "status": "in_progress" if finish is None else "incomplete" if is_cut else "completed",
         "error": None,
         "incomplete_details": {"reason": reason} if is_cut else None,
@@ -432,13 +452,14 @@ def response_object(
         "reasoning": {"effort": request.effort or None, "summary": None},
         "store": False,
         "temperature": 1.0 if request.sampling.temperature is None else request.sampling.temperature,
-        "text": {"format": {"type": "text"}},
+        "text": {"format": _write_format(request.output)},
         "tool_choice": named if choice.kind == "named" else choice.kind,
         "tools": [write_tool(tool) for tool in request.tools],
         "top_p": 1.0 if request.sampling.top_p is None else request.sampling.top_p,
         "truncation": "disabled",
         "usage": None if usage is None else write_usage(usage),
         "metadata": dict(request.metadata),
+        **_FIXED,
     }
 
 

@@ -68,6 +68,25 @@ def test_an_unknown_environment_is_reported_with_the_other_problems(desk: Module
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.skipif(torch.cuda.device_count() > 9, reason="the device is there")
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"run": {"device": "cuda:9"}}, "run.device = 'cuda:9' is not available; this machine has: "),
+        ({"run": {"device": "cpu"}, "optimiser": {"offload": True}}, "optimiser.offload = true has no effect"),
+    ],
+)
+def test_a_run_on_an_impossible_device_leaves_no_folder(
+    tmp_path: Path, settings: dict[str, Any], problem: str
+) -> None:
+    nano = {"name": "nano", "kind": "local_model", "model": "nano"}
+    config = parse_full_config({"agents": [nano], **settings})
+    with pytest.raises(ConfigError) as caught, open_run(config, tmp_path / "run", "toy", NoProgress()):
+        pass
+    assert caught.value.problems[0].startswith(problem)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_resumes_only_with_its_own_configuration_and_command(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path):
         pass

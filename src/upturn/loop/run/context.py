@@ -185,7 +185,7 @@ def open_run(
     Raises ConfigError for names that cannot be resolved, JournalError when the folder holds another run,
     StoreBusyError when its pool is in use.
     """
-    kit = load_checked_kit(config)
+    kit = _checked_kit(config, run_dir, world)
     needs_torch, keys = _needs_torch(config), api_keys or {}
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
@@ -194,7 +194,6 @@ def open_run(
         _open_runtime(config, kit, run_dir, keys=keys, progress=progress, world=world) as runtime,
     ):
         device = runtime.device
-        check_optimisers(config, device)
         check_same_models(journal, kit.verifier)
         (run_dir / "config.json").write_text(config.to_json())
         policy = policy_of(config)
@@ -230,6 +229,14 @@ def open_run(
         yield context
 
 
+def _checked_kit(config: Config, run_dir: Path, world: World | None) -> EnvironmentKit:
+    """The kit, after all checks: a refused run leaves no folder, one to resume is refused without torch."""
+    kit = load_checked_kit(config)
+    if not run_dir.exists():
+        _checked_device(config, world)
+    return kit
+
+
 def _configured_agents(config: Config, pool: Pool, registry: AgentRegistry) -> InService:
     """Stores the configured versions and puts them into service."""
     in_service = InService(pool, registry)
@@ -254,7 +261,7 @@ def _open_runtime(
 
     Opened after the journal: a run that cannot resume is refused before torch is loaded.
     """
-    device = device_of(config, world) if _needs_torch(config) else "cpu"
+    device = _checked_device(config, world)
     limits, rollouts = limits_of(config), config.rollouts
     agent_keys = {member.name: keys.get(member.api_key_env, "") for member in config.agents}
     if rollouts.place != "engine":
@@ -354,6 +361,13 @@ def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
 
 def _needs_torch(config: Config) -> bool:
     return any(agent.kind == "local_model" for agent in config.agents)
+
+
+def _checked_device(config: Config, world: World | None) -> str:
+    """The device of a run's models. Raises ConfigError where it, or a setting of memory for it, is impossible."""
+    device = device_of(config, world) if _needs_torch(config) else "cpu"
+    check_optimisers(config, device)
+    return device
 
 
 def device_of(config: Config, world: World | None) -> str:
