@@ -6,6 +6,7 @@ import typer
 
 from benchmarks.commands.options import AsJson, Quick, emit_and_exit
 from upturn.cli import progress
+from upturn.records import JsonValue
 
 
 def bench_routing(
@@ -20,16 +21,27 @@ def bench_routing(
 ) -> None:
     """Route simulated tasks by Upturn's policies and by Vowpal Wabbit's, and time a decision of 100 agents.
 
+    A strong and a weak model on 57 families show what learning costs where nothing changes, and how soon the
+    default policy adapts when the strong one falls.
+
     It needs ``pip install vowpalwabbit==9.11.9``.
     """
     from benchmarks.routing.decision_time import measure_time
     from benchmarks.routing.regret import SCENARIOS, measure_regret
+    from benchmarks.routing.strong_weak import TASKS, measure_strong_weak
 
     scenarios = SCENARIOS if scenario is None else tuple(scenario)
     if unknown := set(scenarios) - set(SCENARIOS):
         raise typer.BadParameter(f"unknown scenario {min(unknown)!r}; known: {', '.join(SCENARIOS)}")
     seeds, tasks, scenarios = (2, 200, SCENARIOS[:1]) if quick else (seeds, tasks, scenarios)
     results = measure_time(outcomes=300 if quick else 3_000)
+    streams = 2 if quick else 8
+    with progress("strong and weak", streams) as ticker:
+        of_models, by_family = measure_strong_weak(
+            streams=streams, tasks=600 if quick else TASKS, on_done=ticker.advance
+        )
+    results += of_models
     with progress("streams", seeds * len(scenarios)) as ticker:
         results += measure_regret(scenarios, tasks=tasks, seeds=seeds, on_done=ticker.advance)
-    emit_and_exit("routing", tuple(results), {"seeds": seeds, "tasks": tasks}, as_json=as_json)
+    details: dict[str, JsonValue] = {"seeds": seeds, "tasks": tasks, "strong_and_weak_by_family": by_family}
+    emit_and_exit("routing", tuple(results), details, as_json=as_json)

@@ -25,7 +25,7 @@ def make_recording(lines: int, rates: dict[str, tuple[float, float]], seed: int 
 
 def test_baselines_of_the_hand_written_file() -> None:
     result = by_name(replay(read_recording(FILES / "replay.csv"), {}, ReplayOptions(resamples=200)))
-    assert set(result) == {"best_single", "oracle", "cheapest"}
+    assert set(result) == {"best_single", "best_by_family", "oracle", "cheapest"}
     assert result["best_single"].reward.value == 4.75 / 8
     assert result["best_single"].shares == {"small/model": 0, "large-model": 1}
     assert result["oracle"].reward.value == 6.75 / 8
@@ -35,6 +35,21 @@ def test_baselines_of_the_hand_written_file() -> None:
     assert result["cheapest"].reward.value == 4.25 / 8
     assert result["cheapest"].regret_best.value == 0.5 / 8
     assert result["cheapest"].regret_oracle.value == 2.5 / 8
+
+
+def test_the_best_model_of_each_family_and_the_rows_by_family() -> None:
+    recording = make_recording(400, {"a": (0.9, 0.2), "b": (0.1, 0.8)})
+    result = replay(recording, {}, ReplayOptions(resamples=50))
+    left, right = recording.rewards[::2].mean(axis=0), recording.rewards[1::2].mean(axis=0)
+    assert by_name(result)["best_by_family"].reward.value == pytest.approx((left[0] + right[1]) / 2)
+    assert by_name(result)["best_by_family"].shares == {"a": 0.5, "b": 0.5}
+    assert list(result.families) == ["left", "right"]
+    family = result.families["right"]
+    assert (family.lines, family.best) == (200, "b")
+    assert family.models == pytest.approx({"a": right[0], "b": right[1]})
+    assert family.policies["best_single"] == pytest.approx(right[0 if result.best_single == "a" else 1])
+    assert family.policies["best_by_family"] == pytest.approx(right[1])
+    assert family.policies["oracle"] == pytest.approx(recording.rewards[1::2].max(axis=1).mean())
 
 
 def test_rewards_and_regrets_add_up() -> None:
@@ -66,7 +81,7 @@ def test_replay_is_reproducible_and_orders_differ() -> None:
     assert replay(recording, learning_policies(), options) == replay(recording, learning_policies(), options)
     orders: list[None] = []
     replay(recording, learning_policies(), options, on_order=lambda: orders.append(None))
-    assert len(orders) == 6
+    assert len(orders) == 8
 
 
 def test_single_model_has_no_regret() -> None:

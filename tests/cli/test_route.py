@@ -219,7 +219,7 @@ def test_evaluate_weighs_costs_and_shows_them(tmp_path: Path) -> None:
         opened.append(*records)
     (tmp_path / "new.toml").write_text(WEIGHED)
     printed = run("evaluate", str(path), "--policy", str(tmp_path / "new.toml"), "--metric", "thumbs")
-    assert printed["objective"] == {"cost_weight": 10.0, "latency_weight": 0.0}
+    assert printed["objective"] == {"cost_weight": 10.0, "latency_weight": 0.0, "switch_weight": None}
     assert (printed["decisions"], printed["decisions_without_forecast"]) == (600, 0)
     assert printed["shares"]["b"] > 0.9
     by_name = printed["by_name"]

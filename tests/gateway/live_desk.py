@@ -53,11 +53,12 @@ class LiveDesk(NamedTuple):
     pool: Pool
 
     async def call(self, model: str = "clerk", *, episode: str = "") -> Mapping[str, str]:
-        """Makes a call; returns its headers."""
+        """Makes a call; returns its headers once reads see it."""
         headers = {"x-upturn-episode": episode} if episode else {}
         body = {"model": model, "messages": [{"role": "user", "content": "do it"}]}
         response = await self.client.post("/v1/chat/completions", json=body, headers=headers)
         assert response.status_code == 200, response.text
+        await self.gateway.service.log.settle()
         return response.headers
 
     async def rate(self, value: float, **subject: str) -> None:

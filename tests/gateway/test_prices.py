@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.loop.online.online_desk import Desk, open_desk
-from upturn.arbiter import Constraints, Consumption, Objective
+from upturn.arbiter import Constraints, Consumption, Objective, Uniform
 from upturn.config import (
     AccessConfig,
     AgentConfig,
@@ -169,7 +169,7 @@ async def test_the_objective_of_the_configuration_routes_to_what_is_cheap(tmp_pa
                     assert (await client.post("/v1/feedback", json=thumb)).status_code == 200  # it learns now
                 states.append((await client.get("/v1/router/state")).json())
     assert sum(headers["x-upturn-agent-version"] == "free@base" for headers in decided) >= 17  # P(fewer) < 1e-5
-    assert states[0]["objective"] == {"cost_weight": 10.0, "latency_weight": 0.0}
+    assert states[0]["objective"] == {"cost_weight": 10.0, "latency_weight": 0.0, "switch_weight": None}
     free, dear = (
         {c["agent"]: c for c in states[0]["families"][0]["candidates"]}[name] for name in ("free", "dear")
     )
@@ -196,8 +196,8 @@ async def test_calls_in_flight_reserve_what_they_will_probably_cost(pool: Pool) 
         error = refused.json()["error"]
         assert error["code"] == "budget_exceeded"
         start = "the tenant 'default' has spent 0 of 6 USD of this day (UTC), and calls in flight will cost about 5"
-        assert error["message"].startswith(f"{start}, and no agent is eligible")
-        assert "ann@1: expected to cost 2.5 USD, and 1 USD of the budget are left" in error["message"]
+        reason = "ann@1: expected to cost 2.5 USD, and 1 USD of the budget are left; use a cheaper model"
+        assert error["message"].startswith(f"{start}; {reason}")
         assert (await client.post("/v1/chat/completions", json=CHAT)).status_code == 200  # they cost less
 
 
@@ -252,3 +252,46 @@ async def test_a_route_may_allow_some_regions_only(pool: Pool) -> None:
 
 
 HOMES = (("ann", "us"), ("ben", "eu"))
+
+
+async def test_an_episode_switches_only_where_that_is_weighed_and_no_tool_loop_is_open(pool: Pool) -> None:
+    async with gateway(pool) as (client, desk, _):
+        weights = ObjectiveConfig(switch_weight=0.0)
+        desk.service.router.objective = Objective(weights, Consumption(pool, tenant=ALL_TENANTS), PRICES.get)
+        desk.service.router.policy = Uniform()
+        tool = {"type": "function", "function": {"name": "find", "parameters": {}}}
+        asked = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+        question = {"role": "user", "content": "hello"}
+        loop = [question, {"role": "assistant", "tool_calls": [asked]}]
+        served: dict[str, set[str]] = {"plain": set(), "loop": set()}
+        for number in range(30):
+            for name, versions in served.items():
+                messages = [*loop, {"role": "tool", "tool_call_id": "c1", "content": f"{number}"}]
+                messages = messages if name == "loop" else [{"role": "user", "content": f"hello {number}"}]
+                body = {"model": "default", "messages": messages, "tools": [tool]}
+                answer = await client.post("/v1/chat/completions", json=body, headers={"x-upturn-episode": name})
+                assert answer.status_code == 200, answer.text
+                versions.add(answer.headers["x-upturn-agent-version"])
+        state = (await client.get("/v1/router/state")).json()
+    assert served["plain"] == {ANN, "ben@1"}  # P(one of them only) = 2 ** -29
+    assert len(served["loop"]) == 1
+    assert state["objective"]["switch_weight"] == 0.0
+    decisions = [decision for decision in pool.decisions(tenant="default") if decision.episode == "plain"]
+    before = [None, *(decision.chosen for decision in decisions)]
+    assert [decision.current for decision in decisions] == before[:-1]
+
+
+async def test_a_spent_budget_refuses_tasks_too(tmp_path: Path) -> None:
+    access = {"tenants": [{"name": "default", "usd_per_day": 0.0001}]}
+    config = parse_full_config({**CONFIG, "access": access, "pool": {"path": str(tmp_path / "pool.db")}})
+    with open_gateway(config, Source(None, {}), host="127.0.0.1") as opened:
+        opened.service.router.objective = None  # the first call is not refused for what it will probably cost
+        transport = httpx2.ASGITransport(app=opened.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            task = {"instruction": "Move the mail.", "family": "mail_move"}
+            assert (await client.post("/v1/tasks", json=task)).status_code == 202
+            called = await client.post("/v1/chat/completions", json=CHAT | {"model": "dear"})
+            assert called.status_code == 200, called.text
+            refused = await client.post("/v1/tasks", json=task)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "budget_exceeded")
+    assert "try again in" in refused.json()["error"]["message"]

@@ -18,6 +18,8 @@ FOLD = 1
 """Incremented when the same records give other means; older snapshots are then not used."""
 WINDOW = 200
 PRIOR = 2.0
+MAX_EXPECTED = 10_000
+"""Computed expectations in memory; families may be any that clients name."""
 
 
 @record
@@ -104,6 +106,7 @@ class Consumption:
         self._families: dict[str, Means] = {}
         self._versions: dict[str, Means] = {}
         self._overall = Means()
+        self._expected: dict[tuple[str, str], Expected] = {}
 
     def follow(self, until: int) -> None:
         """Counts the records up to this number, and no later ones, from the latest usable snapshot on."""
@@ -117,6 +120,14 @@ class Consumption:
 
     def expected(self, family: str, version: str) -> Expected:
         """Returns what the version will probably use for a call or task of the family."""
+        known = self._expected.get((family, version))
+        if known is None:
+            if len(self._expected) >= MAX_EXPECTED:
+                self._expected.clear()
+            known = self._expected[family, version] = self._compute(family, version)
+        return known
+
+    def _compute(self, family: str, version: str) -> Expected:
         cell = self._cells.get(family, {}).get(version, _NOTHING)
         of_family, of_version = self._families.get(family, _NOTHING), self._versions.get(version, _NOTHING)
         overall = self._overall
@@ -153,6 +164,7 @@ class Consumption:
         self._cells = {family: dict(cells) for family, cells in state.cells.items()}
         self._families, self._versions = dict(state.families), dict(state.versions)
         self._overall, self.sequence = state.overall, snapshot.sequence
+        self._expected.clear()
 
     def _add(self, used: Consumed) -> None:
         cells = self._cells.setdefault(used.family, {})
@@ -160,6 +172,7 @@ class Consumption:
         self._families[used.family] = self._families.get(used.family, _NOTHING).plus(used)
         self._versions[used.version] = self._versions.get(used.version, _NOTHING).plus(used)
         self._overall = self._overall.plus(used)
+        self._expected.clear()
 
 
 _NOTHING = Means()

@@ -15,7 +15,7 @@ from upturn.pool import Pool, Scope
 from upturn.pool.access import current_freeze
 from upturn.pool.serving import RouterSnapshot, last_sequence, load_router, outcomes_after, save_router
 
-FOLD = 2
+FOLD = 3
 """Incremented when the same records teach something else; older snapshots are then not used."""
 
 

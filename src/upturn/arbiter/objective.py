@@ -5,7 +5,7 @@ mean tokens and seconds of its earlier calls (``consumption``) and its price of 
 policy, so its probabilities, and the logged propensities, stay exact. They are stored with the decision.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import fsum
 
 from upturn.arbiter.constraint import prompt_tokens
@@ -40,16 +40,28 @@ class Objective:
         self.consumption = consumption
         self._price = price
 
-    def forecasts(self, family: str, versions: Sequence[str]) -> list[Forecast]:
+    @property
+    def may_switch(self) -> bool:
+        """Whether the agent of an episode may change, at a price."""
+        return self.weights.switch_weight is not None
+
+    def forecasts(self, family: str, versions: Sequence[str], staying: Collection[str] = ()) -> list[Forecast]:
         """Returns the forecast of each version, in their order.
 
-        A version without a price is weighed as the dearest of the others, because its cost is unknown, not 0.
+        ``staying``: the versions of the agent that serves the episode; the others lose its prompt cache. () = there
+        is no such agent. A version without a price is weighed as the dearest of the others, because its cost is
+        unknown, not 0.
         """
-        expected = [self.consumption.expected(family, version) for version in versions]
-        pairs = zip(expected, versions, strict=True)
-        costs = [expected_cost(used, self._price(version)) for used, version in pairs]
-        seconds = [used.seconds for used in expected]
-        weighed = zip(costs, seconds, handicaps(self.weights, costs, seconds), strict=True)
+        costs: list[float | None] = []
+        seconds: list[float] = []
+        for version in versions:
+            expected = self.consumption.expected(family, version)
+            if staying and version not in staying:
+                expected = expected._replace(cached_tokens=0.0)
+            costs.append(expected_cost(expected, self._price(version)))
+            seconds.append(expected.seconds)
+        switches = [bool(staying) and version not in staying for version in versions]
+        weighed = zip(costs, seconds, handicaps(self.weights, costs, seconds, switches), strict=True)
         return [Forecast(cost, duration, handicap) for cost, duration, handicap in weighed]
 
     def expected_usd(self, task: Task, version: str) -> float | None:
@@ -63,12 +75,22 @@ class Objective:
         return expected_cost(used._replace(input_tokens=read), price)
 
 
-def handicaps(weights: ObjectiveConfig, costs: Sequence[float | None], seconds: Sequence[float]) -> list[float]:
-    """Returns the handicap of each version from its expected cost (None = unknown) and seconds."""
+def handicaps(
+    weights: ObjectiveConfig, costs: Sequence[float | None], seconds: Sequence[float], switches: Sequence[bool]
+) -> list[float]:
+    """Returns the handicap of each version from its expected cost (None = unknown), seconds, and whether it would
+    be a switch."""
     dearest = max((cost for cost in costs if cost is not None), default=0.0)
+    switch = weights.switch_weight or 0.0
     return [
-        fsum((weights.cost_weight * (dearest if cost is None else cost), weights.latency_weight * duration))
-        for cost, duration in zip(costs, seconds, strict=True)
+        fsum(
+            (
+                weights.cost_weight * (dearest if cost is None else cost),
+                weights.latency_weight * duration,
+                switch * is_switch,
+            )
+        )
+        for cost, duration, is_switch in zip(costs, seconds, switches, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The objective of logged decisions: reward minus the weighted cost and seconds that they really took.
+"""The objective of logged decisions: reward minus the weighted cost and seconds that they took, and switches.
 
 Estimators need rewards in [0, 1], so values are mapped there and estimates back.
 """
@@ -80,13 +80,26 @@ def mean_used(
     return scale.value(self_normalised(values, target))
 
 
-def option_handicaps(options: Sequence[Alternative], weights: ObjectiveConfig) -> list[float]:
+def option_handicaps(decision: Decision, options: Sequence[Alternative], weights: ObjectiveConfig) -> list[float]:
     """Returns the handicaps that the weights give to alternatives, by their forecasts; 0 without forecasts."""
     forecasts = [option.forecast for option in options]
     known = [forecast for forecast in forecasts if forecast is not None]
     if len(known) < len(options):
         return [0.0] * len(options)
-    return handicaps(weights, [forecast.cost_usd for forecast in known], [forecast.seconds for forecast in known])
+    switches = [is_switch(decision, option.agent_version) for option in options]
+    return handicaps(
+        weights, [forecast.cost_usd for forecast in known], [forecast.seconds for forecast in known], switches
+    )
+
+
+def is_switch(decision: Decision, version: str) -> bool:
+    """Returns whether the version's agent is another one than that which served the episode before."""
+    return decision.current is not None and agent_name(decision.current) != agent_name(version)
+
+
+def agent_name(version: str) -> str:
+    """Returns the agent's name, which is the part of a version's id before the last ``@``."""
+    return version.rpartition("@")[0] or version
 
 
 def eligible(decision: Decision) -> list[Alternative]:
@@ -113,4 +126,5 @@ def _used(outcome: LoggedOutcome) -> tuple[float, float]:
 
 def _burden(outcome: LoggedOutcome, weights: ObjectiveConfig) -> float:
     cost, seconds = _used(outcome)
-    return weights.cost_weight * cost + weights.latency_weight * seconds
+    switch = (weights.switch_weight or 0.0) * is_switch(outcome.decision, outcome.decision.chosen)
+    return weights.cost_weight * cost + weights.latency_weight * seconds + switch

@@ -15,9 +15,10 @@ The weight of a decision is ``w = π_e(chosen) / propensity``, with the logged p
 probabilities, which is exactly 0 for a target that equals the logged routing.
 
 All decisions of an episode have the weight of its first decision and count as one draw in the standard errors, the
-effective sample size ``(Σ w)² / Σ w²`` and the maximum weight. Outcomes with a missing reward are excluded and
-counted; this is unbiased only if missingness does not depend on the outcome. ``interval_of_mean`` has the
-intervals.
+effective sample size ``(Σ w)² / Σ w²`` and the maximum weight. A decision that could switch the episode's version
+(``Decision.current``) begins another draw, given what served the episode before. Outcomes with a missing reward are
+excluded and counted; this is unbiased only if missingness does not depend on the outcome. ``interval_of_mean`` has
+the intervals.
 
 An estimate is refused only for what the outcomes cannot influence: the target chooses versions that the log could
 not have chosen. A refusal for a small effective sample size or a large weight would select. A bandit gives an agent
@@ -231,7 +232,8 @@ def _draws(logged: Sequence[LoggedOutcome], target: Target) -> _Draws:
             draws.missing += 1
             continue
         decision = outcome.decision
-        known = None if decision.episode is None else episodes.get((decision.tenant, decision.episode))
+        is_later = decision.episode is not None and decision.current is None
+        known = episodes.get((decision.tenant, decision.episode or "")) if is_later else None
         if known is None:
             known = (len(draw_weights), _checked(target(decision)))
             if decision.episode is not None:

@@ -25,19 +25,24 @@ from scipy.special import ndtr, stdtrit
 from upturn.interval import wilson_limits
 
 LEVEL = 0.95
+MIN_FREEDOM = 2.5
+"""Least degrees of freedom, with a quantile of 3.6."""
 
 
 class _Constants(NamedTuple):
     prior: float
     """m: effective samples that B counts as."""
     samples: float
-    """Samples in B that an effective one counts as; DR's residuals vary less than rewards."""
+    """Samples in B that an effective one counts as; a difference of residuals varies less than rewards."""
     freedom: float
     """Degrees of freedom for each draw that carries the variance."""
 
 
 _MEAN = _Constants(prior=10.0, samples=1.0, freedom=2.5)
-_ROBUST = _Constants(prior=10.0, samples=2.0, freedom=3.0)
+_ROBUST = _Constants(prior=10.0, samples=1.0, freedom=1.0)
+"""Of DR. With 2 samples and 3 degrees of freedom it held the truth in 92.1 to 92.5 % of logs with 300 graded
+decisions at shares 9 : 1, where about 30 draws carry the variance; with these in 94.0 to 95.6 % (800 logs)."""
+_GAIN = _Constants(prior=10.0, samples=2.0, freedom=3.0)
 
 
 class Precision(NamedTuple):
@@ -90,7 +95,7 @@ def interval_of_gain(value: float, precision: Precision, change: float) -> tuple
 
     ``change`` is the mean of (w − 1)² over the draws, divided by their number: times the variance of a reward it is
     the variance that B stands for."""
-    constants = _ROBUST
+    constants = _GAIN
     bound = change * precision.dispersion * precision.mean * (1.0 - precision.mean)
     variance = _steadied(precision.error**2, bound, precision.effective * constants.samples, constants)
     half = _quantile(precision, constants) * sqrt(variance)
@@ -102,5 +107,5 @@ def _steadied(squared_error: float, bound: float, effective: float, constants: _
 
 
 def _quantile(precision: Precision, constants: _Constants) -> float:
-    freedom = max(precision.freedom - 1.0, 1.0) * constants.freedom
+    freedom = max((precision.freedom - 1.0) * constants.freedom, MIN_FREEDOM)
     return float(stdtrit(freedom, 0.5 + LEVEL / 2.0))

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Literal
 
-from upturn.arbiter.objective_value import eligible, mean_used, option_handicaps, weighed, with_forecasts
+from upturn.arbiter.objective_value import (
+    agent_name,
+    eligible,
+    mean_used,
+    option_handicaps,
+    weighed,
+    with_forecasts,
+)
 from upturn.arbiter.off_policy import (
     LoggedOutcome,
     OffPolicyEstimate,
@@ -107,10 +114,12 @@ def learned_target(
         decision = outcome.decision
         start = decision.id
         if decision.episode is not None:
+            if decision.current is not None:  # another draw in the same episode
+                first[decision.tenant, decision.episode] = decision.id
             start = first.setdefault((decision.tenant, decision.episode), decision.id)
         if start == decision.id:
             options = _options(decision, agents)
-            shares[decision.id] = _shares(policy, _task(decision, known), options, weights)
+            shares[decision.id] = _shares(policy, _task(decision, known), decision, options, weights=weights)
         else:
             shares[decision.id] = shares[start]
         if number - learned == wave:
@@ -195,12 +204,18 @@ def _refusals(
             f"the log never offered {', '.join(map(repr, unknown))}: nothing is known about routing to it; let the "
             "current policy route to it first"
         )
-    draws = len({(decision.tenant, decision.episode or f"\0{decision.id}") for decision in judged})
+    draws = len({_draw_of(decision) for decision in judged})
     if draws < gate.min_decisions:
         refusals.append(
             f"{draws} independent decisions have a reward, but {gate.min_decisions} are needed; log more of them"
         )
     return refusals
+
+
+def _draw_of(decision: Decision) -> tuple[str, str]:
+    """Returns what the decisions of one draw share: the episode, unless its version could switch."""
+    is_one = decision.episode is not None and decision.current is None
+    return decision.tenant, decision.episode or "" if is_one else f"\0{decision.id}"
 
 
 def _verdict(
@@ -225,13 +240,20 @@ def _options(decision: Decision, agents: Collection[str] | None) -> list[Alterna
 
 
 def _shares(
-    policy: RoutingPolicy, task: Task, options: Sequence[Alternative], weights: ObjectiveConfig
+    policy: RoutingPolicy,
+    task: Task,
+    decision: Decision,
+    options: Sequence[Alternative],
+    *,
+    weights: ObjectiveConfig,
 ) -> Mapping[str, float]:
     """Returns the probability of each of the versions."""
     if not options:
         return {NO_AGENT: 1.0}
+    if weights.switch_weight is None and any(option.agent_version == decision.current for option in options):
+        return {str(decision.current): 1.0}  # such a policy never switches
     burdens = dict(
-        zip((option.agent_version for option in options), option_handicaps(options, weights), strict=True)
+        zip((option.agent_version for option in options), option_handicaps(decision, options, weights), strict=True)
     )
     versions: dict[str, list[Alternative]] = {}
     for option in options:
@@ -252,7 +274,7 @@ def _shares(
 
 def agent_of(option: Alternative) -> str:
     """Returns the agent's name, which is the part of a version's id before the last ``@``."""
-    return option.agent_version.rpartition("@")[0] or option.agent_version
+    return agent_name(option.agent_version)
 
 
 def _task(decision: Decision, known: Mapping[str, Task]) -> Task:

@@ -64,6 +64,13 @@ class Offer:
     weight: float = 0.0
     """Probability of the candidate."""
     release: str | None = None
+    is_kept: bool = False
+    """True = an episode has the candidate, so ``weight`` is 1."""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The incumbent, and the candidate if there is one."""
+        return (self.incumbent,) if self.candidate is None else (self.incumbent, self.candidate)
 
 
 @dataclass(frozen=True, slots=True)

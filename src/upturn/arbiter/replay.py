@@ -2,11 +2,11 @@
 
 The outcome of every model on every line is known. A policy reads the lines in a random order, ``wave`` lines at a
 time, chooses by its probabilities, and learns the outcomes of its choices at the end of each wave. This is repeated
-over several orders. Baselines without learning: the best single model in hindsight, the best model for each line
-(the oracle) and, if costs are known, the cheapest model.
+over several orders. Baselines without learning: the best single model and the best model of each family in
+hindsight, the best model for each line (the oracle) and, if costs are known, the cheapest model.
 
 Intervals are 95 % percentile bootstraps over lines *and* orders, of differences line by line. The best single model
-is chosen on the lines that it is measured on, which favours it.
+is chosen on the lines that it is measured on, which favours it, and the best model of each family even more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upturn.arbiter.off_policy import LoggedOutcome, OffPolicyEstimate, all_estimates, always
+from upturn.arbiter.policies import HierarchicalThompson
 from upturn.arbiter.policy import (
     Candidate,
     DiscountedThompson,
@@ -79,6 +80,18 @@ class PolicyReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class FamilyReplay:
+    """The mean rewards in one family."""
+
+    lines: int
+    best: str
+    """The model with the highest mean reward."""
+    models: Mapping[str, float]
+    policies: Mapping[str, float]
+    """Over all orders, learning included."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedEstimates:
     """Off-policy estimates of one model's mean reward, beside the truth."""
 
@@ -97,12 +110,15 @@ class Replay:
     """Mean reward per line by model."""
     best_single: str
     policies: tuple[PolicyReplay, ...]
+    families: Mapping[str, FamilyReplay]
+    """In alphabetical order."""
 
 
 def learning_policies(discount: float = 0.995, epsilon: float = 0.1) -> dict[str, PolicyMaker]:
     """Returns functions that create the policies to replay by default, by name."""
     return {
         "discounted_thompson": lambda: DiscountedThompson(tally=Tally(discount=discount)),
+        "thompson": HierarchicalThompson,
         "epsilon_greedy": lambda: EpsilonGreedy(epsilon=epsilon, tally=Tally(discount=discount)),
         "uniform": lambda: Uniform(tally=Tally(discount=discount)),
     }
@@ -117,7 +133,11 @@ def replay(
     """Replays every policy and baseline on the recording; calls ``on_order`` after each order."""
     shape = (1, len(recording.rewards))
     best_single = int(recording.rewards.mean(axis=0).argmax())
-    choices = {"best_single": np.full(shape, best_single), "oracle": _oracle(recording)}
+    choices = {
+        "best_single": np.full(shape, best_single),
+        "best_by_family": _best_by_family(recording),
+        "oracle": _oracle(recording),
+    }
     if recording.costs is not None:
         choices["cheapest"] = np.full(shape, int(recording.costs.mean(axis=0).argmin()))
     for name, make in policies.items():
@@ -132,6 +152,7 @@ def replay(
         models=dict(zip(recording.models, intervals, strict=True)),
         best_single=recording.models[best_single],
         policies=_summaries(ordered, recording, options.resamples),
+        families=_families(ordered, recording),
     )
 
 
@@ -159,6 +180,35 @@ def _oracle(recording: Recording) -> NDArray[np.int64]:
         return np.asarray(rewards.argmax(axis=1)[None], dtype=np.int64)
     costs = np.where(rewards == rewards.max(axis=1, keepdims=True), recording.costs, np.inf)
     return np.asarray(costs.argmin(axis=1)[None], dtype=np.int64)
+
+
+def _lines_by_family(recording: Recording) -> dict[str, NDArray[np.int64]]:
+    """Returns the indices of each family's lines, in alphabetical order."""
+    names = np.array(recording.families)
+    return {name: np.flatnonzero(names == name) for name in sorted(set(recording.families))}
+
+
+def _best_by_family(recording: Recording) -> NDArray[np.int64]:
+    """Returns the model with the highest mean reward in the family of each line, (1, lines)."""
+    chosen = np.empty((1, len(recording.rewards)), dtype=np.int64)
+    for lines in _lines_by_family(recording).values():
+        chosen[0, lines] = recording.rewards[lines].mean(axis=0).argmax()
+    return chosen
+
+
+def _families(choices: Mapping[str, NDArray[np.int64]], recording: Recording) -> dict[str, FamilyReplay]:
+    families = {}
+    for family, lines in _lines_by_family(recording).items():
+        means = recording.rewards[lines].mean(axis=0)
+        families[family] = FamilyReplay(
+            lines=len(lines),
+            best=recording.models[int(means.argmax())],
+            models=dict(zip(recording.models, means.tolist(), strict=True)),
+            policies={
+                name: float(recording.rewards[lines, chosen[:, lines]].mean()) for name, chosen in choices.items()
+            },
+        )
+    return families
 
 
 class RoutedLines(NamedTuple):

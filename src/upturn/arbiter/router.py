@@ -1,6 +1,7 @@
 """The router: one decision per task, with its true propensity and a readable reason.
 
-Order of steps: reuse the episode's decision if its version may still serve; screen the agents (tenant, capability,
+Order of steps: reuse the episode's decision if its version may still serve (with a switch weight in the objective,
+decide again between staying and switching); screen the agents (tenant, capability,
 load, constraints, budget); forecast costs and latencies; get the policy's probabilities of the eligible agents;
 sample one; if the chosen agent has a canary, draw the version. The draws depend only on (seed, task id), not on the
 order of tasks or earlier draws. The draw of the version is independent of the family, of learned outcomes and of
@@ -22,9 +23,9 @@ from typing import Literal
 from upturn.arbiter.constraint import Constraints, without
 from upturn.arbiter.objective import Objective
 from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy, features_of
-from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening
+from upturn.arbiter.registry import AgentRegistry, Exclusion, Load, Offer, Screening
 from upturn.errors import RoutingError
-from upturn.records import Alternative, Decision, Forecast, Task
+from upturn.records import Alternative, Arm, Decision, Forecast, Task
 
 MAX_EPISODES = 10_000
 """Maximum number of remembered episodes; the least recently used one is dropped first."""
@@ -83,6 +84,7 @@ class Router:
         episode: str | None = None,
         among: Collection[str] | None = None,
         budget_usd: float | None = None,
+        may_switch: bool = True,
     ) -> Decision:
         """Returns the decision for one task; raises RoutingError with all reasons if no agent is eligible.
 
@@ -91,8 +93,12 @@ class Router:
 
         Later tasks of an ``episode`` (of one tenant) reuse its first decision while that version is in service and
         may do the task, even if the load cap is reached. They belong to its release until the release ends, or a
-        task comes that only one of its versions may do. None = the task belongs to no episode."""
-        if episode is not None and (earlier := self._sticky_decision(task, episode, among)) is not None:
+        task comes that only one of its versions may do. None = the task belongs to no episode. With a switch weight
+        in the objective, later tasks may go to another agent at that price, unless ``may_switch`` is False."""
+        earlier = None if episode is None else self._sticky_decision(task, episode, among)
+        if earlier is not None and may_switch and self.objective is not None and self.objective.may_switch:
+            decision = self._new_decision(task, episode, self._screening(task, among, budget_usd), earlier)
+        elif earlier is not None:
             if reason := self._over_budget(task, (earlier.chosen,), budget_usd):
                 raise RoutingError(f"{earlier.chosen} serves episode {episode!r}: {reason}", kind="over_budget")
             return replace(
@@ -103,8 +109,10 @@ class Router:
                 features=features_of(self.policy, task),
                 is_sticky=True,
                 reason=f"{earlier.chosen} serves episode {episode!r} already",
+                current=None,
             )
-        decision = self._new_decision(task, episode, self._screening(task, among, budget_usd))
+        else:
+            decision = self._new_decision(task, episode, self._screening(task, among, budget_usd))
         if episode is not None:
             self.remember(decision)
         return decision
@@ -165,15 +173,11 @@ class Router:
             raise RoutingError(f"{_no_agent(task, able)}. {cure}" if able.exclusions else _no_agent(task, able))
         if budget_usd is None or self.objective is None:
             return able
-        reasons = {
-            offer: self._over_budget(
-                task, [version for version in (offer.incumbent, offer.candidate) if version], budget_usd
-            )
-            for offer in able.offers
-        }
+        reasons = {offer: self._over_budget(task, offer.versions, budget_usd) for offer in able.offers}
         affordable = without(able, reasons)
         if not affordable.offers:
-            raise RoutingError(_no_agent(task, affordable), kind="over_budget")
+            reasons_left = "; ".join(f"{offer.incumbent}: {reason}" for offer, reason in reasons.items())
+            raise RoutingError(reasons_left, kind="over_budget")
         return affordable
 
     def _over_budget(self, task: Task, versions: Sequence[str], budget_usd: float | None) -> str:
@@ -186,17 +190,30 @@ class Router:
             return ""
         return f"expected to cost {cost:.3g} USD, and {max(0.0, budget_usd):.3g} USD of the budget are left"
 
-    def _new_decision(self, task: Task, episode: str | None, screening: Screening) -> Decision:
-        forecasts = self.forecasts(task.family, screening.offers)
+    def _new_decision(
+        self, task: Task, episode: str | None, screening: Screening, earlier: Decision | None = None
+    ) -> Decision:
+        """Samples an agent and its version. ``earlier``: the decision of the episode, which may be kept."""
+        staying: Sequence[str] = ()
+        if earlier is not None:
+            screening = _kept_version(screening, earlier)
+            staying = [
+                option for offer in screening.offers if offer.agent == earlier.agent for option in offer.versions
+            ]
+        forecasts = self.forecasts(task.family, screening.offers, staying)
         candidates = candidates_of(screening.offers, forecasts)
         probabilities = self._probabilities(task, candidates)
         index = _sample(probabilities, draw(self._key.seed, task.id, "agent"))
         offer = screening.offers[index]
-        is_candidate = offer.candidate is not None and draw(self._key.seed, task.id, "version") < offer.weight
+        coin = task.id
+        if episode is not None and self.objective is not None and self.objective.may_switch:
+            coin = f"{task.tenant}\0{episode}"  # the same arm whenever the episode comes back to the agent
+        is_candidate = offer.candidate is not None and draw(self._key.seed, coin, "version") < offer.weight
         alternatives = self._alternatives(task, screening, probabilities, forecasts)
         chosen = offer.candidate if is_candidate and offer.candidate is not None else offer.incumbent
         reason = self._reason(task, candidates, probabilities, index)
-        if offer.candidate is not None:
+        kept = earlier if earlier is not None and earlier.agent == offer.agent else None
+        if offer.candidate is not None and kept is None:
             reason += (
                 f"; canary {offer.release}: the coin at {offer.weight:.0%} for {offer.candidate} gave {chosen}"
             )
@@ -213,20 +230,23 @@ class Router:
             propensity=next(option.probability for option in alternatives if option.agent_version == chosen),
             reason=reason,
             episode=episode,
-            release=offer.release,
-            arm=None if offer.candidate is None else ("candidate" if is_candidate else "control"),
+            release=offer.release if kept is None else kept.release,
+            arm=_arm(offer, is_candidate=is_candidate) if kept is None else kept.arm,
             features=features_of(self.policy, task),
+            current=None if earlier is None else earlier.chosen,
         )
 
-    def forecasts(self, family: str, offers: Sequence[Offer]) -> Mapping[str, Forecast]:
+    def forecasts(
+        self, family: str, offers: Sequence[Offer], staying: Sequence[str] = ()
+    ) -> Mapping[str, Forecast]:
         """Returns the forecasts of the offered versions by id; empty without an objective.
 
-        The handicap of an agent is that of its incumbent, also during a canary."""
+        The handicap of an agent is that of its incumbent, also during a canary. ``staying``: see
+        ``Objective.forecasts``."""
         if self.objective is None:
             return {}
-        versions = [offer.incumbent for offer in offers]
-        versions += [offer.candidate for offer in offers if offer.candidate is not None]
-        return dict(zip(versions, self.objective.forecasts(family, versions), strict=True))
+        versions = [version for offer in offers for version in offer.versions]
+        return dict(zip(versions, self.objective.forecasts(family, versions, staying), strict=True))
 
     def _probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """Returns the policy's probabilities; raises RoutingError if they violate the contract."""
@@ -258,6 +278,8 @@ class Router:
                     alternatives.append(self._eligible(task.family, version, probability * share, forecasts))
                 else:
                     reason = f"release {offer.release}: {offer.candidate} takes all of the agent's tasks"
+                    if offer.is_kept:
+                        reason = f"the episode has {offer.candidate}"
                     alternatives.append(Alternative(version, 0.0, None, reason))
         alternatives += [
             Alternative(excluded.version, 0.0, None, excluded.reason) for excluded in screening.exclusions
@@ -314,6 +336,27 @@ class Router:
     def decision_id(self, task: Task) -> str:
         """Returns the id of the run's decision for the task."""
         return sha256(f"{self._key.run}\0{task.id}".encode()).hexdigest()[:24]
+
+
+def _arm(offer: Offer, *, is_candidate: bool) -> Arm | None:
+    if offer.candidate is None:
+        return None
+    return "candidate" if is_candidate else "control"
+
+
+def _kept_version(screening: Screening, earlier: Decision) -> Screening:
+    """Returns the screening in which the episode's agent has the episode's version only."""
+    offers: list[Offer] = []
+    exclusions = list(screening.exclusions)
+    for offer in screening.offers:
+        if offer.candidate is None or earlier.chosen not in offer.versions:
+            offers.append(offer)
+        elif earlier.chosen == offer.candidate:
+            offers.append(replace(offer, weight=1.0, is_kept=True))
+        else:
+            offers.append(replace(offer, candidate=None, weight=0.0))
+            exclusions.append(Exclusion(offer.candidate, f"the episode has {earlier.chosen}"))
+    return Screening(tuple(offers), tuple(exclusions))
 
 
 def candidates_of(offers: Sequence[Offer], forecasts: Mapping[str, Forecast]) -> list[Candidate]:

@@ -3,7 +3,7 @@ decisions, and explains logged decisions."""
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -26,7 +26,7 @@ from upturn.arbiter import (
     replay,
 )
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
-from upturn.cli.output import emit, print_message, progress
+from upturn.cli.output import emit, print_message, progress, show_table
 from upturn.cli.release import Who, Why
 from upturn.config import ObjectiveConfig, declared_metrics, dump_settings
 from upturn.deployment import Override
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from upturn.pool import Pool
 
 MAX_LINES_SHOWN = 20
+MAX_FAMILIES_SHOWN = 60
 """Maximum number of quarantined lines to print; ``--json`` prints all."""
 
 MAX_ROUNDS = 250
@@ -90,12 +91,16 @@ def replay_file(
         "ignored_columns": recording.ignored_columns,
         "quarantined": _quarantined(recording, None if as_json else MAX_LINES_SHOWN),
     }
+    if as_json:
+        details["by_family"] = {name: asdict(family) for name, family in replayed.families.items()}
     if recording.costs is not None:
         details["mean_cost"] = {policy.name: policy.cost for policy in replayed.policies}
     results = _results(replayed, lines) + [
         result for estimates in checked for result in _estimate_results(f"{estimates.model} ", estimates.estimates)
     ]
     emit("route replay", results, details, as_json=as_json)
+    if not as_json:
+        _show_families(replayed)
     if recording.bad_lines:
         bad = len(recording.bad_lines)
         print_message(f"{bad} of {bad + lines} lines were quarantined")
@@ -105,6 +110,19 @@ def replay_file(
 def _default_wave(lines: int, families: int) -> int:
     rounds = max(MIN_ROUNDS, min(MAX_ROUNDS, MAX_UPDATES // families))
     return max(1, lines // rounds)
+
+
+def _show_families(replayed: Replay) -> None:
+    """Prints a row of mean rewards for each family, the largest ones first."""
+    families = sorted(replayed.families.items(), key=lambda item: -item[1].lines)[:MAX_FAMILIES_SHOWN]
+    names = [policy.name for policy in replayed.policies]
+    rows = [
+        [name, str(family.lines), family.best, *(f"{family.policies[policy]:.3f}" for policy in names)]
+        for name, family in families
+    ]
+    show_table("reward by family", ["family", "lines", "best model", *names], rows)
+    if len(replayed.families) > len(families):
+        print_message(f"{len(replayed.families) - len(families)} smaller families are listed by --json")
 
 
 def _results(replayed: Replay, lines: int) -> list[Result]:

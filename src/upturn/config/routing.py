@@ -28,14 +28,18 @@ PolicyName = Literal[
 
 @settings
 class ObjectiveConfig(Settings):
-    """What the choice maximises: quality − ``cost_weight`` · USD − ``latency_weight`` · seconds, with costs and
-    seconds as expected of each agent after its earlier calls (docs/routing.md)."""
+    """What the choice maximises: quality − ``cost_weight`` · USD − ``latency_weight`` · seconds −
+    ``switch_weight`` · switch, with costs and seconds as expected of each agent after its earlier calls
+    (docs/routing.md)."""
 
     cost_weight: NotNegative = 0.0
     """Reward that is given up to save 1 USD in one call or task, such as 5 to give up .01 for 0.002 USD. Above 0,
     every agent needs a price."""
     latency_weight: NotNegative = 0.0
     """Reward that is given up to save 1 second in one call or task."""
+    switch_weight: NotNegative | None = None
+    """Reward that is given up to keep an episode's agent for one more call, besides the prompt cache that a switch
+    loses. Unset = an episode's version changes only if it may not serve any more."""
 
 
 @settings

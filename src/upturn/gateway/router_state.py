@@ -81,10 +81,12 @@ class FamilyEntry(BaseModel):
 
 
 class ObjectiveEntry(BaseModel):
-    """What the router maximises: reward − cost_weight · USD − latency_weight · seconds."""
+    """What the router maximises: reward − cost_weight · USD − latency_weight · seconds − switch_weight · switch."""
 
     cost_weight: float
     latency_weight: float
+    switch_weight: float | None
+    """None = an episode's version never changes while it may serve."""
 
 
 class MetricEntry(BaseModel):
@@ -154,7 +156,7 @@ def router_state(
         policy=policy.name,
         policy_snapshot=policy.snapshot(),
         frozen=_freeze_entry(service),
-        objective=ObjectiveEntry(cost_weight=weights.cost_weight, latency_weight=weights.latency_weight),
+        objective=ObjectiveEntry(**dump_settings(weights)),
         route=route,
         families=[view.family(name) for name in families[:_MOST_FAMILIES]],
         metrics=_metric_entries(service, tenant, metrics),

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
 from upturn.config import Config, api_keys
-from upturn.gateway.access import open_guard, with_origins
+from upturn.gateway.access import PricedTasks, open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
@@ -82,9 +82,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         apply_configured_freeze(pool, config.routing)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
-        key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
-        router = Router(registry, policy, key, objective=objective_of(config, registry, learner))
-        router.constraints = Constraints(config.agents, config.access.tenants)
+        router = _router(config, registry, learner)
         evidence = CanaryEvidence(pool, metrics=config.gateway.metrics)
         background = Background(in_service, router, upstreams, learner, evidence=evidence, metrics=metrics)
         background.canary = config.canary
@@ -96,7 +94,8 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         telemetry = open_telemetry(config.telemetry)
         guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
         operators = Operators(pool, guard, background.sync)
-        tasks = _task_queue(config, keys, router, learner, learn=background.learn)
+        accounts = PricedTasks(pool, guard.limiter, guard.gate, upstreams.price_of)
+        tasks = _task_queue(config, keys, router, learner, learn=background.learn, accounts=accounts)
         reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls)
         reloader = Reloader(config, source, reloaded, operators)
 
@@ -147,15 +146,31 @@ def _operations(
     )
 
 
+def _router(config: Config, registry: AgentRegistry, learner: Learner) -> Router:
+    """Returns the router with the configured objective and constraints; call it before the learner starts."""
+    key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
+    router = Router(registry, learner.policy, key, objective=objective_of(config, registry, learner))
+    router.constraints = Constraints(config.agents, config.access.tenants)
+    return router
+
+
 def _task_queue(
-    config: Config, keys: Mapping[str, str], router: Router, learner: Learner, *, learn: Callable[[], None]
+    config: Config,
+    keys: Mapping[str, str],
+    router: Router,
+    learner: Learner,
+    *,
+    learn: Callable[[], None],
+    accounts: PricedTasks,
 ) -> TaskQueue:
     """Returns the queue of tasks in the configured environment."""
     kit = load_checked_kit(config)
     agent_keys = {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
     runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
     purpose = Purpose("gateway/tasks", config.run.seed)
-    return TaskQueue(learner.pool, Service(runtime, router, learner.pool, purpose, learner=learner), learn)
+    accounts.start()
+    service = Service(runtime, router, learner.pool, purpose, learner=learner)
+    return TaskQueue(learner.pool, service, learn, accounts=accounts)
 
 
 async def _close(upstreams: Upstreams, texts: Texts) -> None:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from upturn.dialects import RequestError
 from upturn.gateway.access import Guard
+from upturn.gateway.http import headers_of
 from upturn.gateway.openapi import errors
 from upturn.gateway.resources import Wire
 from upturn.loop.online import Client, TaskQueue, new_task_id
@@ -80,10 +81,12 @@ def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
             )
         return queue
 
-    @routes.post("/v1/tasks", status_code=202, responses=errors(400, 401, 403, 404, 409, 413))
+    @routes.post("/v1/tasks", status_code=202, responses=errors(400, 401, 403, 404, 409, 413, 429))
     async def submit(body: TaskBody, request: Request) -> TaskEntry:
         """Submit a task; it is stored when this returns, and runs soon."""
-        tasks, client = open_queue(), client_of(request)
+        tasks, permitted = open_queue(), guard.permit(headers_of(request.scope), "call")
+        client = permitted.client
+        guard.admit(permitted.caller)
         task = Task(
             id=body.id or new_task_id(),
             instruction=body.instruction,

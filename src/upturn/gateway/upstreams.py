@@ -68,8 +68,10 @@ class Upstreams:
     def price(self, version_id: str) -> PriceConfig | None:
         """Returns the price of a version's tokens; None = unknown."""
         version = self._versions.get(version_id)
-        if version is None:
-            return None
+        return None if version is None else self.price_of(version)
+
+    def price_of(self, version: AgentVersion) -> PriceConfig | None:
+        """Returns the price of any version's tokens, also of one that no longer serves; None = unknown."""
         return self._config.price_of(version.agent, version.model_name)
 
     def all(self) -> Mapping[str, Upstream]:

@@ -86,6 +86,8 @@ class Decision:
     none."""
     text_source: TextSource = ""
     """Where the part of ``features`` comes from that describes the text."""
+    current: str | None = None
+    """The version that served the episode before, if this decision could keep or switch it; None = it could not."""
 
 
 @record

@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -120,6 +120,36 @@ async def test_a_task_that_no_agent_may_do_fails_with_the_reason(run: ModuleType
     assert await finished(queue, task) == ["failed"]
     await queue.stop()
     assert "no agent is in service" in queue.find(task.id, CLIENT).reason
+
+
+class Purse:
+    """The accounts of a test: the key ``poor`` may run nothing."""
+
+    def __init__(self) -> None:
+        self.charged: list[str] = []
+
+    def refusal(self, tenant: str, key: str) -> str:
+        return f"{tenant} has spent all of it" if key == "poor" else ""
+
+    def charge(self, task_ids: Sequence[str]) -> None:
+        self.charged += task_ids
+
+
+async def test_tasks_are_charged_and_not_run_without_means(run: ModuleType) -> None:
+    purse = Purse()
+    queue = TaskQueue(run.pool, run.service, accounts=purse)
+    paid, unpaid = run.next_tasks(2)
+    poor = Client("default", "poor")
+    await queue.submit(paid, CLIENT)
+    await queue.submit(unpaid, poor)
+    queue.start()
+    assert await finished(queue, paid) == ["done"]
+    while (submission := queue.find(unpaid.id, poor)).state in ("queued", "running"):
+        await asyncio.sleep(0.01)
+    await queue.stop()
+    assert (submission.state, submission.reason) == ("failed", "default has spent all of it")
+    assert purse.charged == [paid.id]
+    assert not run.pool.trajectory_ids(unpaid.id, tenant="default")
 
 
 async def test_a_version_that_is_taken_out_of_service_after_the_decision_still_does_the_task(

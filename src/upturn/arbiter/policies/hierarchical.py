@@ -6,11 +6,12 @@ learned from the marginal likelihood of all counts (empirical Bayes), so version
 families share much evidence, and specialised ones little. It is never above the evidence that it comes from.
 
 Nothing is forgotten while nothing changes. A detector for each version over all families, and one for each version
-and family, raise an alarm when outcomes contradict the predictions; only the outcomes after the estimated change
-are then kept. A family with an alarm of its own stays apart: its prior has strength 2.
+and family, raise an alarm when outcomes contradict the predictions. All outcomes of the version, or of the cell,
+are then forgotten, also those that raised the alarm: they are selected for being unusual, and after a false alarm
+the version would stay underrated for as long as it is rarely explored. A family with an alarm of its own stays
+apart: its prior has strength 2.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -34,8 +35,6 @@ THRESHOLD = 12.0
 FIRST_FIT = 20
 FIT_GROWTH = 1.15
 """The strength is estimated after 20 outcomes, and whenever their number has grown by 15 %."""
-MAX_RECENT = 64
-"""Latest outcomes of a version that are kept to restart from after an alarm."""
 _RATES = (0.02, 0.98)
 """Range of prior means."""
 
@@ -58,8 +57,6 @@ class VersionState:
     residual: float
     outcomes: float
     runs: tuple[Run, ...]
-    recent: tuple[tuple[str, float], ...]
-    """Latest outcomes: family and reward."""
 
 
 @record
@@ -81,7 +78,6 @@ class _Version:
         self.residual = 0.0  # of rewards minus the families' common shifts
         self.outcomes = 0.0
         self.detector = ChangeDetector()
-        self.recent: deque[tuple[str, float]] = deque(maxlen=MAX_RECENT)
 
 
 class _Cell:
@@ -150,14 +146,11 @@ class HierarchicalThompson(LearningPolicy):
         version = self._versions.setdefault(name, _Version())
         cell = self._families.setdefault(family, {}).setdefault(name, _Cell())
         self._add(family, name, reward)
-        version.recent.append((family, reward))
         if self.threshold is not None:
-            alarm = cell.detector.add(predicted, reward, self.threshold)
-            if alarm is not None:
-                self._set_apart(family, name, alarm)
-            alarm = version.detector.add(predicted, reward, self.threshold)
-            if alarm is not None:
-                self._restart(name, alarm)
+            if cell.detector.add(predicted, reward, self.threshold) is not None:
+                self._set_apart(family, name)
+            if version.detector.add(predicted, reward, self.threshold) is not None:
+                self._restart(name)
         self._learned += 1
         if self._learned >= self._next_fit:
             self.strength = self._best_strength()
@@ -189,24 +182,22 @@ class HierarchicalThompson(LearningPolicy):
             self._versions[name].residual -= cell.outcomes * (after - before)
         self._common[family] = after
 
-    def _set_apart(self, family: str, name: str, alarm: Run) -> None:
-        """Keeps only the outcomes since the alarm's change in this cell, apart from other families."""
+    def _set_apart(self, family: str, name: str) -> None:
+        """Forgets the outcomes of this cell, and sets it apart from other families."""
         cell, version = self._families[family][name], self._versions[name]
         if not cell.is_apart:
             version.residual -= cell.reward - cell.outcomes * self._common.get(family, 0.0)
             version.outcomes -= cell.outcomes
             cell.is_apart = True
-        cell.reward, cell.outcomes = alarm.reward, float(alarm.outcomes)
+        cell.reward = cell.outcomes = 0.0
         self._shift(family)
 
-    def _restart(self, name: str, alarm: Run) -> None:
-        """Forgets the version's outcomes before the alarm's change, in all families."""
+    def _restart(self, name: str) -> None:
+        """Forgets the version's outcomes in all families."""
         version = self._versions[name]
         version.residual = version.outcomes = 0.0
         for cells in self._families.values():
             cells.pop(name, None)
-        for family, reward in list(version.recent)[-min(alarm.outcomes, MAX_RECENT) :]:
-            self._add(family, name, reward)
 
     def _best_strength(self) -> float:
         """Returns the strength k with the highest posterior for all cells that are not apart; its prior is 1/k."""
@@ -234,9 +225,7 @@ class HierarchicalThompson(LearningPolicy):
             for family, cells in self._families.items()
         }
         versions = {
-            name: VersionState(
-                version.residual, version.outcomes, tuple(version.detector.runs), tuple(version.recent)
-            )
+            name: VersionState(version.residual, version.outcomes, tuple(version.detector.runs))
             for name, version in self._versions.items()
         }
         state = HierarchicalState(families, self._common, versions, self.strength, self._next_fit, self._learned)
@@ -263,5 +252,4 @@ def _version(state: VersionState) -> _Version:
     version = _Version()
     version.residual, version.outcomes = state.residual, state.outcomes
     version.detector.runs = list(state.runs)
-    version.recent.extend(state.recent)
     return version

@@ -28,19 +28,23 @@ class Guard:
     """The checks of one server. For one event loop."""
 
     def __init__(self, gate: Gate, limiter: Limiter, queue: AdmissionQueue) -> None:
-        self._gate = gate
+        self.gate = gate
         self.limiter = limiter
         self.queue = queue
 
     def permit(self, headers: Mapping[str, str], permission: Permission) -> Permitted:
         """Returns the caller; raises RequestError (401, 403). ``headers``: by name in lower case."""
-        caller = self._gate.caller(headers)
+        caller = self.gate.caller(headers)
         caller.require(permission)
         return Permitted(caller, Client(caller.tenant, caller.id))
 
     def client(self, scope: Scope, permission: Permission) -> Client:
         """Returns the client of a request; see ``permit``."""
         return self.permit(headers_of(scope), permission).client
+
+    def admit(self, caller: Caller) -> None:
+        """Counts a request that is no model call; raises RequestError (429) above a rate or a budget."""
+        self.limiter.admit(caller).settle(tokens=0, cost_usd=None)
 
     @asynccontextmanager
     async def place(self, caller: Caller, *, tokens: int) -> AsyncIterator[Usage]:

@@ -132,6 +132,11 @@ class KeyRing:
             raise _unauthorised(f"the API key {stored.id!r} has expired; make one with `upturn keys add`")
         return Caller(stored.tenant, stored)
 
+    def find(self, name: str) -> ApiKey | None:
+        """Returns the key with this id; None = there is none."""
+        self._refresh()
+        return self._keys.get(name)
+
     def _refresh(self) -> None:
         now = self._timer()
         if now - self._refreshed_at < REFRESH_SECONDS:
@@ -180,6 +185,10 @@ class Gate:
                 "key with `upturn keys add`"
             )
         return self._ring.check(key)
+
+    def key(self, name: str) -> ApiKey | None:
+        """Returns the key with this id; None = there is none, or keys are off."""
+        return None if self._ring is None else self._ring.find(name)
 
     def _refuse_strange_pages(self, headers: Mapping[str, str]) -> None:
         origin = headers.get("origin")

@@ -154,6 +154,11 @@ class Budgets:
         self._turn_over()
         for sums in self._sums.values():
             sums.day_usd = sums.month_usd = 0.0
+        self.add(spent)
+
+    def add(self, spent: Iterable[Spending]) -> None:
+        """Adds costs to the sums."""
+        self._turn_over()
         for row in spent:
             owners: list[Owner] = [("tenant", row.tenant), ("API key", row.key)]
             for owner in owners if row.key else owners[:1]:
@@ -297,6 +302,10 @@ class Limiter:
         self.tokens.take(token_limits, tokens)
         self.budgets.reserve(limits, cost_usd)
         return Usage(self, limits, token_limits, tokens, cost_usd)
+
+    def check_budgets(self, caller: Caller) -> None:
+        """Raises RequestError (429) if a budget of the caller is used up."""
+        self.budgets.check(self._limits(caller), 0.0)
 
     def _limits(self, caller: Caller) -> dict[Owner, Limits]:
         limits: dict[Owner, Limits] = {}

@@ -4,7 +4,7 @@ Here: routes, episodes, decisions, storage before an answer's end, and the traje
 here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``service``, then ``episode``.
 """
 
-from upturn.loop.online.account import Account, Left
+from upturn.loop.online.account import Account, Left, TaskAccounts
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, message_text
 from upturn.loop.online.canary_evidence import CanaryEvidence
@@ -44,6 +44,7 @@ __all__ = [
     "RouteTable",
     "StoredEpisode",
     "Target",
+    "TaskAccounts",
     "TaskQueue",
     "TextEmbedder",
     "accept_feedback",

@@ -1,5 +1,6 @@
 """Who pays for a call: what may still be spent, what a call will probably cost, and what it did cost."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from upturn.records import Call
@@ -27,6 +28,16 @@ class Account(Protocol):
 
     def settle_call(self, call: Call, /) -> None:
         """Replaces the reservation by what the call used."""
+
+
+class TaskAccounts(Protocol):
+    """The accounts of submitted tasks."""
+
+    def refusal(self, tenant: str, key: str, /) -> str:
+        """Returns why no task of the tenant and API key may run now; empty = it may."""
+
+    def charge(self, task_ids: Sequence[str], /) -> None:
+        """Adds what tasks that have run did cost."""
 
 
 class Unlimited:

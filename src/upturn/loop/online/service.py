@@ -145,6 +145,7 @@ class OnlineService:
                 episode=placement.episode,
                 among=target.agents,
                 budget_usd=None if left is None else left.usd,
+                may_switch=self._may_switch(arrival),
             )
         decision = replace(
             decision,
@@ -155,6 +156,13 @@ class OnlineService:
         self.router.remember(decision)  # with the source of its family, for the next call of the episode
         decision = self._kept(arrival, target, placement, decision)
         return Decided(arrival, target, placement, task, decision)
+
+    def _may_switch(self, arrival: Arrival) -> bool:
+        """Whether an objective that weighs switches may move the call's episode to another agent."""
+        objective, messages = self.router.objective, arrival.request.messages
+        if objective is None or not objective.may_switch:
+            return False
+        return not (has_open_tool_loop(messages) or has_signed_thought(messages))
 
     def _charged(self, arrival: Arrival, account: Account, embedded: TextFeatures | None = None) -> Decided:
         """Decides a call, and reserves its expected cost where there is a budget."""
@@ -462,7 +470,7 @@ def _refusals(left: Left | None) -> Iterator[None]:
     except RoutingError as exc:
         if exc.kind == "over_budget" and left is not None:
             raise RequestError(
-                f"{left.text}, and {exc}; use a cheaper model or a shorter prompt, or try again in "
+                f"{left.text}; {exc}; use a cheaper model or a shorter prompt, or try again in "
                 f"{left.wait_seconds:,} s",
                 status=429,
                 code="budget_exceeded",

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from upturn.dialects import RequestError
 from upturn.errors import RoutingError, StoreConflictError, UpturnError, error_text
+from upturn.loop.online.account import TaskAccounts
 from upturn.loop.online.episode import Client
 from upturn.loop.service import Service
 from upturn.pool import ALL_TENANTS, Experience, Pool
@@ -26,11 +27,19 @@ _log = logging.getLogger("upturn.gateway")
 class TaskQueue:
     """The queue of one server. For one event loop."""
 
-    def __init__(self, pool: Pool, service: Service, on_done: Callable[[], None] = lambda: None) -> None:
-        """``on_done`` is called after each wave."""
+    def __init__(
+        self,
+        pool: Pool,
+        service: Service,
+        on_done: Callable[[], None] = lambda: None,
+        *,
+        accounts: TaskAccounts | None = None,
+    ) -> None:
+        """``on_done`` is called after each wave. ``accounts``: pay for tasks; None = nobody counts them."""
         self._pool = pool
         self._service = service
         self._on_done = on_done
+        self._accounts = accounts
         self._is_wanted = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
@@ -99,18 +108,26 @@ class TaskQueue:
             while wave := submissions_in(
                 self._pool.engine, tenant=ALL_TENANTS, states=("queued", "running"), limit=_WAVE
             ):
-                await self._serve([member.task for member in wave])
+                await self._serve(wave)
                 self._on_done()
 
-    async def _serve(self, wave: Sequence[Task]) -> None:
-        tasks = [task for task in wave if not self._pool.trajectory_ids(task.id, tenant=task.tenant)]
-        done = [task.id for task in wave if task not in tasks]
+    async def _serve(self, wave: Sequence[Submission]) -> None:
+        fresh = [
+            member for member in wave if not self._pool.trajectory_ids(member.task.id, tenant=member.task.tenant)
+        ]
+        done = [member.task.id for member in wave if member not in fresh]
         if done:
             await asyncio.to_thread(set_states, self._pool, done, "done")
-        for tenant in dict.fromkeys(task.tenant for task in tasks):
-            await self._serve_tenant([task for task in tasks if task.tenant == tenant])
+        for owner in dict.fromkeys((member.task.tenant, member.key) for member in fresh):
+            tasks = [member.task for member in fresh if (member.task.tenant, member.key) == owner]
+            refusal = "" if self._accounts is None else self._accounts.refusal(*owner)
+            if refusal:
+                await asyncio.to_thread(set_states, self._pool, [task.id for task in tasks], "failed", refusal)
+            else:
+                await self._serve_owner(tasks)
 
-    async def _serve_tenant(self, tasks: Sequence[Task]) -> None:
+    async def _serve_owner(self, tasks: Sequence[Task]) -> None:
+        """Runs tasks of one tenant and API key."""
         ids = [task.id for task in tasks]
         try:
             # Taken together: a version may be taken out of service before the wave begins.
@@ -123,6 +140,8 @@ class TaskQueue:
             _log.exception("a wave of tasks failed")
             await asyncio.to_thread(set_states, self._pool, ids, "failed", error_text(exc))
         else:
+            if self._accounts is not None:
+                self._accounts.charge(ids)
             await asyncio.to_thread(set_states, self._pool, ids, "done")
 
 

@@ -6,13 +6,14 @@ from upturn.pool.access.acts import admin_acts, record_act
 from upturn.pool.access.freeze import Freeze, current_freeze, freeze, unfreeze
 from upturn.pool.access.keys import KeyStore
 from upturn.pool.access.secret import NewKey, key_digest, key_id, make_key
-from upturn.pool.access.spending import Spending, spending
+from upturn.pool.access.spending import Spending, TaskUsage, spending, task_usage
 
 __all__ = [
     "Freeze",
     "KeyStore",
     "NewKey",
     "Spending",
+    "TaskUsage",
     "admin_acts",
     "current_freeze",
     "freeze",
@@ -21,5 +22,6 @@ __all__ = [
     "make_key",
     "record_act",
     "spending",
+    "task_usage",
     "unfreeze",
 ]

@@ -1,9 +1,12 @@
-"""What callers have spent, from the costs of stored calls."""
+"""What callers have spent, from the costs of stored calls and the tokens of submitted tasks."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Engine, FromClause, case, func, select
+from pydantic_core import from_json
+from sqlalchemy import Engine, FromClause, and_, case, func, select
 
+from upturn.pool.schema import submissions, trajectories
 from upturn.pool.selection import Scope, in_scope
 
 
@@ -34,3 +37,57 @@ def spending(
     )
     with engine.connect() as connection:
         return [Spending(row[0], row[1], float(row[2]), float(row[3])) for row in connection.execute(query)]
+
+
+class TaskUsage(NamedTuple):
+    """The tokens of one submitted task."""
+
+    tenant: str
+    key: str
+    """Id of the key that submitted it; empty = none."""
+    agent_version: str
+    read: int
+    """Cached ones included."""
+    cached: int
+    written: int
+    recorded_at: float
+
+
+def task_usage(
+    engine: Engine, *, since: float, tenant: Scope, task_ids: Sequence[str] | None = None
+) -> list[TaskUsage]:
+    """Returns the tokens of submitted tasks that have run since a time (UTC, seconds since 1970).
+
+    ``task_ids``: None = of all tasks.
+    """
+    table = trajectories
+    query = (
+        select(
+            submissions.c.tenant,
+            submissions.c.key,
+            table.c.agent_version,
+            table.c.prompt_tokens,
+            table.c.written_tokens,
+            table.c.fields,
+            table.c.recorded_at,
+        )
+        .join(table, and_(table.c.task_id == submissions.c.task_id, table.c.tenant == submissions.c.tenant))
+        .where(table.c.recorded_at >= since, *in_scope(submissions.c.tenant, tenant))
+        .order_by(table.c.sequence)
+    )
+    if task_ids is not None:
+        query = query.where(submissions.c.task_id.in_(task_ids))
+    with engine.connect() as connection:
+        rows = connection.execute(query).all()
+    return [
+        TaskUsage(
+            row.tenant,
+            row.key,
+            row.agent_version,
+            row.prompt_tokens,
+            min(from_json(row.fields).get("cached_tokens", 0), row.prompt_tokens),
+            row.written_tokens,
+            row.recorded_at,
+        )
+        for row in rows
+    ]
