@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import upturn
+
 PROGRAM = "from upturn.cli import main; main()"
 START_SECONDS = 60.0
 
@@ -24,7 +26,8 @@ def running(folder: Path, program: str = PROGRAM) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-c", program, "up", "--port", str(port)]
-    paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    sources = Path(upturn.__file__).parents[1]  # a relative path in PYTHONPATH means another folder there
+    paths = os.pathsep.join([str(folder), str(sources), os.environ.get("PYTHONPATH", "")])
     with (folder / "log").open("wb") as log:
         variables = {**os.environ, "PYTHONPATH": paths}
         process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=variables)
