@@ -18,6 +18,8 @@ the neglected mass is below 2e-8 for each pair."""
 _STEP = 0.7
 """Width of a step of the trapezoidal rule in the smallest standard deviation. The largest of many variables varies
 less than each of them: for 10 to 300 equal ones the error is at most 3e-7; it is 3e-6 with .9."""
+_MANY = 27
+"""The largest of more variables is below the 27th largest mean with a probability of at most .5^27 = 7e-9."""
 _MAX_POINTS = 192
 """Above this number of points, the range is divided at quantiles of the variables instead."""
 _QUANTILES = np.array([-5.6, -4.6, -3.6, -2.5, -1.6, -0.8, 0.0, 0.8, 1.6, 2.5, 3.6, 4.6, 5.6])
@@ -44,6 +46,8 @@ def probability_largest(means: Array, deviations: Array) -> Array:
     if inside.min() == inside.max() and spread.min() == spread.max():
         best[contenders] = 1 / len(contenders)
         return best
+    if len(inside) > _MANY:
+        lowest = max(lowest, float(np.partition(inside, -_MANY)[-_MANY]))
     points, weights = _grid(inside, spread, lowest)
     scaled = (points - inside[:, None]) / spread[:, None]
     below = special.ndtr(scaled)
