@@ -4,8 +4,7 @@
     python tools/reach.py test                   runs the tests and writes the date into docs/results.md
 
 The tests are those of every test file that skips where a package or the environment of the gateway's clients is not
-installed, the slow ones included. A test
-that is skipped because a package is missing is a failure here.
+installed, the slow ones included. A test that is skipped because a package is missing is a failure here.
 """
 
 import platform

@@ -153,9 +153,13 @@ class BatchWriter:
         return new
 
     def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
+        last = self._sequence
         stamped = [row | self._stamp() for row in rows]
         count = insert_new(table).run(connection, stamped).rowcount
-        new = stamped if count == len(rows) else _check_stored(connection, table, stamped)
+        new = stamped
+        if count != len(rows):
+            new = _check_stored(connection, table, stamped)
+            self._sequence = max((row["sequence"] for row in new), default=last)  # repeated rows take no number
         if new and table is not schema.call_contents:
             extend_chain(connection, table, new)
         return len(new)
