@@ -9,7 +9,7 @@ written in the same transaction.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from sqlalchemy import Connection, Table, func, insert, select, update
 
@@ -159,7 +159,9 @@ class BatchWriter:
         new = stamped
         if count != len(rows):
             new = _check_stored(connection, table, stamped)
-            self._sequence = max((row["sequence"] for row in new), default=last)  # repeated rows take no number
+            self._sequence = max(
+                [last, *(cast(int, row["sequence"]) for row in new)]
+            )  # repeated rows take no number
         if new and table is not schema.call_contents:
             extend_chain(connection, table, new)
         return len(new)
