@@ -159,9 +159,8 @@ class BatchWriter:
         new = stamped
         if count != len(rows):
             new = _check_stored(connection, table, stamped)
-            self._sequence = max(
-                [last, *(cast(int, row["sequence"]) for row in new)]
-            )  # repeated rows take no number
+            # repeated rows take no number
+            self._sequence = max([last, *(cast(int, row["sequence"]) for row in new)])
         if new and table is not schema.call_contents:
             extend_chain(connection, table, new)
         return len(new)
