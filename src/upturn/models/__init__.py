@@ -29,6 +29,7 @@ from upturn.models.observation import ObservationWriter, RenderedObservations
 from upturn.models.remote import RemoteEngine, RemoteSettings
 from upturn.models.renderer import (
     ERROR_TOKEN,
+    GLUE,
     SPECIAL_TOKENS,
     CompactRenderer,
     ConversationRenderer,
@@ -52,6 +53,7 @@ from upturn.models.transport import RetryPolicy
 __all__ = [
     "CARD",
     "ERROR_TOKEN",
+    "GLUE",
     "JSON",
     "PLAIN_NAME",
     "SHIPPED",

@@ -25,6 +25,9 @@ SPECIAL_TOKENS = (TASK_TOKEN, ACT_TOKEN, OBSERVATION_TOKEN, END_TOKEN)
 """In the order in which a tokenizer for CompactRenderer must define them."""
 ERROR_TOKEN = "<|error|>"
 """With a tokenizer that also has this token, errors are shown in full."""
+GLUE = "\u2060"
+"""U+2060, the word joiner: the shipped tokenizer's mark before a word without a preceding space. Decoding removes
+it with that word, so it remains only at the end of a text whose next word has not been written."""
 
 
 class ParsedOutput(NamedTuple):

@@ -17,8 +17,8 @@ from upturn.dialects import (
     ToolDefinition,
     ToolResult,
 )
-from upturn.models import ChatRenderer
-from upturn.models.upstreams.script import ChatScript
+from upturn.models import ChatRenderer, load_local
+from upturn.models.upstreams.script import ChatScript, script_for
 
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
 QUESTION = ModelRequest("m", (Message("system", (Text("Be brief."),)), Message("user", (Text("Mail Bob."),))))
@@ -128,3 +128,17 @@ def test_images_are_refused_by_name(chat_tokenizer: Tokenizers) -> None:
     request = replace(QUESTION, messages=(Message("user", (Image(url="https://a/b.png"),)),))
     with pytest.raises(RequestError, match="reads no images"):
         script_of(chat_tokenizer("qwen2_5")).prompt(request)
+
+
+@pytest.mark.parametrize(
+    "line", ['e"2026-02-08', "outlook.move ids=m275,m396; folder=archive", 'teams.post text="Grüße, ok?"']
+)
+def test_what_the_shipped_model_has_written_so_far_is_the_beginning_of_its_answer(line: str) -> None:
+    nano = load_local("nano")
+    script = script_for(nano, nano.renderer(), "")
+    token_ids = nano.tokenizer.encode(line, add_special_tokens=False).ids
+    assert script.read(token_ids, QUESTION).parts == (Text(line),)
+    for length in range(1, len(token_ids)):
+        (part,) = script.read(token_ids[:length], QUESTION).parts
+        assert isinstance(part, Text)
+        assert line.startswith(part.text.rstrip("\ufffd"))

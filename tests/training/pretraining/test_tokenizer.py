@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from benchmarks.errands.pretraining.recipe import PATTERN as ERRANDS_PATTERN
-from upturn.models import ERROR_TOKEN
+from upturn.models import ERROR_TOKEN, GLUE
 from upturn.models.shipped import load_local
 from upturn.training.pretraining.office_recipe import PATTERN
-from upturn.training.pretraining.tokenizer import GLUE, new_tokenizer
+from upturn.training.pretraining.tokenizer import new_tokenizer
 
 TEXTS = [
     "please move m275 to archive, thanks",

@@ -53,7 +53,7 @@ def read_decision_log(
     name = metric or declared[0].name
     decisions = [decision for decision in pool.decisions(tenant=tenant) if decision.policy != NAMED]
     trajectories = _trajectories(pool, tenant, decisions)
-    rewards_of = {found.name: found.reward for found in declared} | {THUMBS: _thumbs_reward}
+    rewards_of = {member.name: member.reward for member in declared} | {THUMBS: _thumbs_reward}
     outcomes = _feedback_outcomes(
         pool.feedback(tenant=tenant), name, decisions, trajectories, reward=rewards_of.get(name) or _bounded(name)
     )

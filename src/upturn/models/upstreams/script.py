@@ -22,7 +22,7 @@ from upturn.errors import ModelError
 from upturn.models.calls import Reading
 from upturn.models.chat_template import THOUGHT, THOUGHT_END, ChatRenderer
 from upturn.models.local import LocalModel
-from upturn.models.renderer import CompactRenderer, Renderer
+from upturn.models.renderer import GLUE, CompactRenderer, Renderer
 from upturn.records import Observation
 
 _ANSWERS = 128
@@ -89,10 +89,10 @@ class CompactScript:
         return Prompt(self._renderer.open(Observation(texts[-1]), self._system))
 
     def read(self, token_ids: Sequence[int], request: ModelRequest) -> Written:  # noqa: ARG002  as in the protocol
-        """The line as text."""
+        """The line as text, without the joiner before a word that is not there."""
         output = self._renderer.read(token_ids)
         is_ended = bool(token_ids) and token_ids[-1] in self.stop_ids
-        return Written((Text(output.text),), "stop" if is_ended else "length")
+        return Written((Text(output.text.rstrip(GLUE)),), "stop" if is_ended else "length")
 
     def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:  # noqa: ARG002
         """Always."""

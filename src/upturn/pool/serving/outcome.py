@@ -129,7 +129,7 @@ def values_of(engine: Engine, decision_ids: Sequence[str], *, metrics: Sequence[
             for event in _earlier(connection, sorted(page), _END, metrics):
                 events[event.decision_id].append(event)
             last = {name: list(_outcomes_of(members, metrics)) for name, members in events.items() if name in page}
-            outcomes = {name: found[-1] for name, found in last.items() if found}
+            outcomes = {name: pairs[-1] for name, pairs in last.items() if pairs}
             table = schema.evaluations
             query = select(table.c.sequence, table.c.fields).where(
                 table.c.sequence.in_([sequence for sequence, _ in outcomes.values()])

@@ -6,9 +6,10 @@ Some families, and tasks with failing apps, have only a few demonstrations: the 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from upturn.models import GLUE
 from upturn.training.pretraining.office_demonstrations import demonstration, drilled_families
 from upturn.training.pretraining.recipe import Phase, Recipe
-from upturn.training.pretraining.tokenizer import GLUE, demonstration_texts, new_tokenizer
+from upturn.training.pretraining.tokenizer import demonstration_texts, new_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from upturn.models import ERROR_TOKEN, SPECIAL_TOKENS, write_call
+from upturn.models import ERROR_TOKEN, GLUE, SPECIAL_TOKENS, write_call
 from upturn.training.pretraining.demonstration import Demonstration
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-GLUE = "\u2060"
-"""U+2060, the word joiner: inserted before a word without a preceding space."""
 _GLUED = '="(,:/[\n|@>-'
 """Characters that words follow without a space."""
 
