@@ -158,7 +158,7 @@ else:
     try:
         with training.lead_ranks(world):
             time.sleep(2.0)  # longer than rank 0's own limit: other ranks wait longer
-            training.broadcast_first(world, lambda: training._Job(None, "", None, (), {}, 1))
+            training.broadcast_first(world, lambda: training._Job(None, "", None, (), {}, 1, "cpu"))
             started = time.monotonic()
             all_gather(world, 0)
     except TrainingError as exc:
