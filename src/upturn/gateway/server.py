@@ -61,6 +61,8 @@ class Gateway(NamedTuple):
     service: OnlineService
     background: Background
     """What it does once a second; ``app`` runs it while it serves."""
+    needs_key: bool
+    """Whether requests without an API key are refused, when it was opened."""
 
 
 @contextmanager
@@ -115,7 +117,8 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             on_stop=partial(_close, upstreams, texts),
         )
         try:
-            yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
+            app = with_origins(build_app(parts), config.access)
+            yield Gateway(app, parts.service, background, guard.gate.needs_key)
         finally:
             background.save()
             if telemetry is not None:
