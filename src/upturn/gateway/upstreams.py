@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping
 from functools import cache
 
 from upturn.agents import AgentFunction, load_function, precision, sampling, temperature, template_options
-from upturn.config import AgentConfig, Config, PriceConfig, UpstreamConfig
+from upturn.config import AgentConfig, ApiKeys, Config, PriceConfig, UpstreamConfig
 from upturn.dialects import ModelAnswer, ModelRequest, ToolCall
 from upturn.loop.online import message_text
 from upturn.models import LocalModel, Model, load_local
@@ -31,8 +31,8 @@ _SLOTS = 16
 class Upstreams:
     """The upstreams of agent versions. For one event loop."""
 
-    def __init__(self, config: Config, keys: Mapping[str, str], *, threads: int) -> None:
-        """``keys``: API keys by environment variable. ``threads``: of torch."""
+    def __init__(self, config: Config, keys: ApiKeys, *, threads: int) -> None:
+        """``threads``: of torch."""
         self._config = config
         self._agents = {agent.name: agent for agent in config.agents}
         self._keys = keys
@@ -42,14 +42,16 @@ class Upstreams:
         self._engines: dict[tuple[str, str], EngineThread] = {}
         self._replaced: list[Upstream] = []
 
-    def replace(self, config: Config, keys: Mapping[str, str]) -> None:
+    def replace(self, config: Config, keys: ApiKeys) -> None:
         """Continues with other agents, prices and keys; calls that have begun end with the earlier ones."""
-        before, self._config, self._keys = self._agents, config, keys
+        before = {agent.name: (agent, self._keys.of(agent)) for agent in self._config.agents}
+        self._config, self._keys = config, keys
         self._agents = {agent.name: agent for agent in config.agents}
+        after = {agent.name: (agent, keys.of(agent)) for agent in config.agents}
         for version_id, upstream in list(self._made.items()):
             agent = version_id.rpartition("@")[0]
             # others depend on their version alone, and share engines
-            if isinstance(upstream, EndpointUpstream) and before.get(agent) != self._agents.get(agent):
+            if isinstance(upstream, EndpointUpstream) and before.get(agent) != after.get(agent):
                 self._replaced.append(self._made.pop(version_id))
 
     def add(self, version: AgentVersion) -> None:
@@ -98,7 +100,7 @@ class Upstreams:
 
     def _endpoint(self, version: AgentVersion, agent: AgentConfig | None) -> Upstream:
         settings = UpstreamConfig() if agent is None else agent.upstream
-        key = "" if agent is None else self._keys.get(agent.api_key_env, "")
+        key = "" if agent is None else self._keys.of(agent)
         return EndpointUpstream(Endpoint(version.model, version.model_name, settings, key))
 
     def _local(self, version: AgentVersion) -> Upstream:
