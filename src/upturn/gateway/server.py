@@ -91,6 +91,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         background = Background(in_service, router, upstreams, learner, evidence=evidence, metrics=metrics)
         background.canary = config.canary
         background.sync()
+        upstreams.load()
         learner.start()
         texts = open_texts(config, keys, pool)
         background.texts = texts.learner
