@@ -104,6 +104,7 @@ class ObservedCall:
                 0 if record is None else record.cached_input_tokens,
                 0 if record is None else record.output_tokens,
                 (record.cost_usd or 0.0) if record is not None else 0.0,
+                "" if record is None else record.hedge,
             )
         )
         if self._span is not None:

@@ -86,6 +86,10 @@ class CallEntry(BaseModel):
     """None = the model has no price, or the call failed before an answer began."""
     is_usage_estimated: bool
     """True = the server did not report all tokens."""
+    hedge: Literal["", "first", "second", "none"]
+    """Which attempt answered, where the call was sent a second time; empty = it was sent once."""
+    hedged_input_tokens: int
+    """Tokens that the other attempt read, as estimated; in ``cost_usd`` only."""
     seconds: float
     extends: str | None
     fork_cause: str

@@ -5,7 +5,7 @@ Data that crosses a package boundary is one of these records; ``codec`` writes a
 """
 
 from upturn.records.agent import AgentKind, AgentVersion
-from upturn.records.call import Call, CallContent, CallStatus
+from upturn.records.call import Call, CallContent, CallStatus, HedgeAnswer
 from upturn.records.codec import (
     RECORD_VERSION,
     fields_json,
@@ -80,6 +80,7 @@ __all__ = [
     "Forecast",
     "GateResult",
     "Group",
+    "HedgeAnswer",
     "JsonValue",
     "Observation",
     "Origin",

@@ -7,7 +7,7 @@ import pytest
 from upturn.config import PriceConfig
 from upturn.dialects import Message, ModelAnswer, ModelRequest, Reasoning, Text, TokenUsage, ToolCall
 from upturn.loop.online.call_usage import CallUsage, call_usage
-from upturn.models.upstreams import CallOutcome
+from upturn.models.upstreams import CallOutcome, Hedge
 
 PRICE = PriceConfig(input=1.0, output=10.0, cached_input=0.1)
 ASKED = ModelRequest("default", (Message("user", (Text("x" * 400),)),))
@@ -52,6 +52,25 @@ def test_a_call_that_failed_before_its_answer_has_no_known_cost() -> None:
     assert call_usage("failed", CallOutcome(failure="refused"), ASKED, PRICE) == CallUsage(
         TokenUsage(), False, None
     )
+
+
+def test_an_attempt_that_was_cancelled_costs_the_prompt_that_it_read() -> None:
+    used = call_usage("answered", CallOutcome(ANSWER, usage=REPORTED), ASKED, PRICE, hedge=Hedge("second", 1))
+    assert used.tokens == REPORTED
+    assert (used.hedged_input_tokens, used.is_estimated) == (1_000, True)
+    assert used.cost_usd == pytest.approx((400 * 1.0 + 600 * 0.1 + 100 * 10.0 + 1_000 * 1.0) / 1e6)
+
+
+def test_an_attempt_that_failed_beside_the_answer_costs_nothing() -> None:
+    answered = CallOutcome(ANSWER, usage=REPORTED)
+    failed = call_usage("answered", answered, ASKED, PRICE, hedge=Hedge("first", 0))
+    assert failed == call_usage("answered", answered, ASKED, PRICE)
+
+
+def test_two_attempts_of_a_client_that_left_cost_two_prompts() -> None:
+    used = call_usage("cancelled", CallOutcome(failure="left"), ASKED, PRICE, hedge=Hedge("none", 1))
+    assert (used.tokens.input, used.hedged_input_tokens) == (100, 100)
+    assert used.cost_usd == pytest.approx(200 / 1e6)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ class ServedCall(NamedTuple):
     cached_input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+    hedge: str = ""
+    """Which attempt answered a call that was sent twice; empty = it was sent once."""
 
 
 class _Series(Generic[MetricT]):
@@ -88,6 +90,7 @@ class GatewayMetrics:
         self._refused = count("refused", "Requests refused before an agent was chosen.", "reason")
         self._tokens = count("tokens", "Tokens of calls.", "agent", "kind")
         self._cost = count("cost_usd", "Cost of calls in USD.", "agent")
+        self._hedges = count("hedges", "Calls that were sent a second time.", "agent", "answered_by")
         self._feedback = count("feedback", "Feedback values.", "outcome")
         self._overhead = measure("overhead_seconds", "Time in the gateway itself.", OVERHEAD_BUCKETS, "dialect")
         self._seconds = measure(
@@ -116,6 +119,8 @@ class GatewayMetrics:
         ):
             if tokens > 0:
                 self._tokens.of(call.agent, kind).inc(tokens)
+        if call.hedge:
+            self._hedges.of(call.agent, call.hedge).inc()
         if call.cost_usd > 0:
             self._cost.of(call.agent).inc(call.cost_usd)
 

@@ -33,7 +33,7 @@ from upturn.loop.online.family import CallFacts
 from upturn.loop.online.routes import RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
 from upturn.loop.online.text_features import CallTexts, TextFeatures
-from upturn.models.upstreams import CallOutcome, Exchange, Upstream, UpstreamCall, UpstreamError
+from upturn.models.upstreams import CallOutcome, Exchange, Hedge, Upstream, UpstreamCall, UpstreamError
 from upturn.pool import Pool
 from upturn.pool.calls import episode_decision, latest_prefix
 from upturn.records import (
@@ -313,6 +313,7 @@ class LiveCall:
         self._account = account
         self._exchange: Exchange | None = None
         self._attempted: list[str] = []
+        self._hedge = Hedge()
         self._changes = list(decided.arrival.changes)
 
     @property
@@ -372,7 +373,7 @@ class LiveCall:
         arrival = self.decided.arrival
         headers = {**arrival.headers, **arrival.trace(self)}
         call = UpstreamCall(
-            arrival.body, arrival.request, arrival.dialect, headers, answer_id=self.decided.decision.id
+            arrival.body, arrival.request, arrival.dialect, headers, self.decided.decision.id, hedge=self._hedge
         )
         earlier = self.decided.placement.extends
         if (
@@ -413,7 +414,8 @@ class LiveCall:
     def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[Decision, Call, CallContent]:
         decided, answer = self.decided, outcome.answer
         placement, arrival = decided.placement, decided.arrival
-        used = call_usage(status, outcome, arrival.request, self._service.price(self.agent_version))
+        price = self._service.price(self.agent_version)
+        used = call_usage(status, outcome, arrival.request, price, hedge=self._hedge)
         is_complete = status == "answered" and answer is not None
         call = Call(
             id=decided.decision.id,
@@ -430,6 +432,8 @@ class LiveCall:
             output_tokens=used.tokens.output,
             reasoning_tokens=used.tokens.reasoning,
             is_usage_estimated=used.is_estimated,
+            hedge=self._hedge.answered_by,
+            hedged_input_tokens=used.hedged_input_tokens,
             cost_usd=used.cost_usd,
             seconds=perf_counter() - arrival.started,
             first_token_seconds=outcome.first_token_seconds,
