@@ -61,6 +61,8 @@ class Gateway(NamedTuple):
     service: OnlineService
     background: Background
     """What it does once a second; ``app`` runs it while it serves."""
+    needs_key: bool
+    """Whether requests without an API key are refused, when it was opened."""
 
 
 @contextmanager
@@ -89,6 +91,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         background = Background(in_service, router, upstreams, learner, evidence=evidence, metrics=metrics)
         background.canary = config.canary
         background.sync()
+        upstreams.load()
         learner.start()
         texts = open_texts(config, keys, pool)
         background.texts = texts.learner
@@ -117,7 +120,8 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             on_stop=partial(_close, upstreams, texts),
         )
         try:
-            yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
+            app = with_origins(build_app(parts), config.access)
+            yield Gateway(app, parts.service, background, guard.gate.needs_key)
         finally:
             background.save()
             if telemetry is not None:
