@@ -91,7 +91,8 @@ async def test_money_stands_on_calls_episodes_metrics_and_state(pool: Pool) -> N
     assert not episode["calls"][0]["is_usage_estimated"]
     assert f'upturn_cost_usd_total{{agent="ann"}} {2 * cost}' in metrics.page().decode()
     prices = {entry["version"]: entry["price"] for entry in state["families"][0]["candidates"]}
-    assert prices == {ANN: {"input": 1000.0, "cached_input": 100.0, "output": 10000.0}, "ben@1": None}
+    shown = {"input": 1_000.0, "cached_input": 100.0, "output": 10_000.0}
+    assert prices == {ANN: shown | {"cache_write": 1_000.0, "cache_write_1h": 1_000.0}, "ben@1": None}
 
 
 async def test_a_model_without_price_has_no_cost(pool: Pool) -> None:

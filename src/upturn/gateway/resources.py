@@ -81,6 +81,10 @@ class CallEntry(BaseModel):
     input_tokens: int
     """Of the prompt, cached ones included."""
     cached_input_tokens: int
+    cache_write_tokens: int
+    """Of ``input_tokens``: written to the provider's cache."""
+    cache_write_1h_tokens: int
+    """Of ``cache_write_tokens``: kept for an hour."""
     output_tokens: int
     cost_usd: float | None
     """None = the model has no price, or the call failed before an answer began."""

@@ -44,6 +44,7 @@ from upturn.records.task import EPISODE_TASK, MODEL_CALL, Split, Task
 from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
+    CacheTokens,
     Group,
     Observation,
     Origin,
@@ -67,6 +68,7 @@ __all__ = [
     "Alternative",
     "ApiKey",
     "Arm",
+    "CacheTokens",
     "Call",
     "CallContent",
     "CallStatus",

@@ -58,6 +58,10 @@ class Call:
     """True = ``CallContent.tokens`` has every token that the model read and wrote."""
     is_usage_estimated: bool = False
     """True = the server reported no tokens, or not all; those that it did not report are estimated by length."""
+    cache_write_tokens: int = 0
+    """Of ``input_tokens``: written to the provider's cache."""
+    cache_write_1h_tokens: int = 0
+    """Of ``cache_write_tokens``: kept for an hour."""
     hedge: HedgeAnswer = ""
     hedged_input_tokens: int = 0
     """Estimated tokens that the attempt read which was cancelled because the other answered, or the client left.

@@ -21,6 +21,22 @@ def test_reported_tokens_are_charged_at_their_prices() -> None:
     assert used.cost_usd == pytest.approx((400 * 1.0 + 600 * 0.1 + 100 * 10.0) / 1e6)
 
 
+def test_tokens_written_to_the_cache_have_prices_of_their_own() -> None:
+    usage = TokenUsage(input=1_000, output=100, cached_input=600, cache_write=300, cache_write_1h=200)
+    answered = CallOutcome(ANSWER, usage=usage)
+    both = replace(PRICE, cache_write=1.25, cache_write_1h=2.0)
+    assert call_usage("answered", answered, ASKED, both).cost_usd == pytest.approx(
+        (100 * 1.0 + 600 * 0.1 + 100 * 1.25 + 200 * 2.0 + 100 * 10.0) / 1e6
+    )
+    five_minutes = replace(PRICE, cache_write=1.25)
+    assert call_usage("answered", answered, ASKED, five_minutes).cost_usd == pytest.approx(
+        (100 * 1.0 + 600 * 0.1 + 300 * 1.25 + 100 * 10.0) / 1e6
+    )
+    assert call_usage("answered", answered, ASKED, PRICE).cost_usd == pytest.approx(
+        (400 * 1.0 + 600 * 0.1 + 100 * 10.0) / 1e6
+    )
+
+
 def test_without_a_price_nothing_is_estimated_and_the_cost_is_unknown() -> None:
     assert call_usage("answered", CallOutcome(ANSWER), ASKED, None) == CallUsage(TokenUsage(), False, None)
     assert call_usage("answered", CallOutcome(ANSWER, usage=REPORTED), ASKED, None).cost_usd is None
@@ -80,6 +96,9 @@ def test_two_attempts_of_a_client_that_left_cost_two_prompts() -> None:
         replace(REPORTED, cached_input=2_000),
         replace(REPORTED, input=10**400),
         replace(REPORTED, cached_input=-1),
+        replace(REPORTED, cache_write=401),
+        replace(REPORTED, cache_write=10, cache_write_1h=11),
+        replace(REPORTED, cache_write_1h=-1),
     ],
 )
 def test_absurd_reports_are_not_believed(absurd: TokenUsage) -> None:

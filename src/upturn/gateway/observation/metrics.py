@@ -52,6 +52,8 @@ class ServedCall(NamedTuple):
     cached_input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+    cache_write_tokens: int = 0
+    """Of ``input_tokens``."""
     hedge: str = ""
     """Which attempt answered a call that was sent twice; empty = it was sent once."""
 
@@ -113,8 +115,9 @@ class GatewayMetrics:
         if call.first_token_seconds is not None:
             self._first.of(call.route, call.agent).observe(call.first_token_seconds)
         for kind, tokens in (
-            ("input", call.input_tokens - call.cached_input_tokens),
+            ("input", call.input_tokens - call.cached_input_tokens - call.cache_write_tokens),
             ("cached_input", call.cached_input_tokens),
+            ("cache_write", call.cache_write_tokens),
             ("output", call.output_tokens),
         ):
             if tokens > 0:

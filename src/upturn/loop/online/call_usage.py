@@ -60,7 +60,12 @@ def call_usage(
 
 def _is_credible(usage: TokenUsage) -> bool:
     """False for negative and absurd numbers, and for more cached than read tokens."""
-    return 0 <= usage.cached_input <= usage.input <= MOST_TOKENS and 0 <= usage.output <= MOST_TOKENS
+    return (
+        min(usage.cached_input, usage.output, usage.cache_write_1h) >= 0
+        and usage.cache_write_1h <= usage.cache_write
+        and usage.cached_input + usage.cache_write <= usage.input
+        and max(usage.input, usage.output) <= MOST_TOKENS
+    )
 
 
 def _written_tokens(answer: ModelAnswer) -> int:
