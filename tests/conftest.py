@@ -11,6 +11,9 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""Before torch is imported, here and in child processes: `make test` has one process for each of two cores."""
+
 EASY = settings(deadline=None, suppress_health_check=list(HealthCheck))  # only wrong results fail on a busy machine
 settings.register_profile(
     "same", EASY, derandomize=True, database=None
