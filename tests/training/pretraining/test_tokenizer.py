@@ -1,9 +1,12 @@
 """Tokenizers of the shipped models: which pieces are one token, and round trips of any text."""
 
+from functools import cache
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
 
 from benchmarks.errands.pretraining.recipe import PATTERN as ERRANDS_PATTERN
 from upturn.models import ERROR_TOKEN, GLUE
@@ -66,7 +69,12 @@ def test_texts_round_trip(glued: Tokenizer, text: str) -> None:
     assert glued.decode(glued.encode(text).ids, skip_special_tokens=False) == text
 
 
+@cache
+def shipped_tokenizer() -> PreTrainedTokenizerBase:
+    return load_local("nano").tokenizer
+
+
 @given(st.text().filter(lambda text: f"{GLUE} " not in text))
 def test_any_text_round_trips(text: str) -> None:
-    tokenizer = load_local("nano").tokenizer
+    tokenizer = shipped_tokenizer()
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False) == text
