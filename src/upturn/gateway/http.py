@@ -15,6 +15,7 @@ from upturn.dialects import Json
 
 Headers = Iterable[tuple[bytes, bytes]]
 JSON_TYPE = "application/json"
+_CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large", 415: "unsupported_encoding"}
 STREAM_TYPE = "text/event-stream; charset=utf-8"
 
 
@@ -23,8 +24,16 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
+def code_of(status: int) -> str:
+    """Returns the code of an error for which the framework or ``BodyLimit`` gives a status only."""
+    return _CODES.get(status, "invalid_request")
+
+
 class BodyLimit:
-    """Answers 413 to requests of the application whose body is larger than ``limit`` bytes, while they are read."""
+    """Answers 413 to requests of the application whose body is larger than ``limit`` bytes, while they are read.
+
+    Compressed bodies are answered with 415: their size is known only when they are unpacked.
+    """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
@@ -35,12 +44,17 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        headers = dict(scope["headers"])
+        declared, encoding = headers.get(b"content-length", b""), headers.get(b"content-encoding", b"")
         size = int(declared) if declared.isdigit() else 0
         received = 0
 
         async def bounded() -> Message:
             nonlocal received
+            if encoding not in (b"", b"identity"):
+                raise HTTPException(
+                    415, f"content-encoding {encoding.decode('latin-1')!r:.100}; send bodies uncompressed"
+                )
             if size > self._limit:
                 raise self._too_large(size)
             message = await receive()

@@ -23,6 +23,7 @@ from upturn.gateway.http import (
     JSON_TYPE,
     STREAM_TYPE,
     cancel,
+    code_of,
     headers_of,
     read_body,
     send_body,
@@ -81,8 +82,9 @@ class ModelCalls:
         except RequestError as exc:
             self._observer.refused(exc)
             await answer.fail(exc)
-        except HTTPException as exc:  # the body is too large
-            self._observer.refused(error := RequestError(exc.detail, status=exc.status_code, code="body_too_large"))
+        except HTTPException as exc:  # the body is too large, or compressed
+            error = RequestError(exc.detail, status=exc.status_code, code=code_of(exc.status_code))
+            self._observer.refused(error)
             await answer.fail(error)
         except ConnectionError:
             return

@@ -34,6 +34,8 @@ class PriceEntry(BaseModel):
 
     input: float
     cached_input: float
+    cache_write: float
+    cache_write_1h: float
     output: float
 
 
@@ -248,7 +250,11 @@ def _price_entry(price: PriceConfig | None) -> PriceEntry | None:
     if price is None:
         return None
     cached_input = price.input if price.cached_input is None else price.cached_input
-    return PriceEntry(input=price.input, cached_input=cached_input, output=price.output)
+    write = price.input if price.cache_write is None else price.cache_write
+    hour = write if price.cache_write_1h is None else price.cache_write_1h
+    return PriceEntry(
+        input=price.input, cached_input=cached_input, cache_write=write, cache_write_1h=hour, output=price.output
+    )
 
 
 def _decision_counts(service: OnlineService, tenant: str) -> dict[tuple[str, str], int]:
