@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerBase
 
 from benchmarks.errands.pretraining.recipe import PATTERN as ERRANDS_PATTERN
 from upturn.models import ERROR_TOKEN, GLUE
@@ -69,12 +68,10 @@ def test_texts_round_trip(glued: Tokenizer, text: str) -> None:
     assert glued.decode(glued.encode(text).ids, skip_special_tokens=False) == text
 
 
-@cache
-def shipped_tokenizer() -> PreTrainedTokenizerBase:
-    return load_local("nano").tokenizer
+shipped = cache(load_local)
 
 
 @given(st.text().filter(lambda text: f"{GLUE} " not in text))
 def test_any_text_round_trips(text: str) -> None:
-    tokenizer = shipped_tokenizer()
+    tokenizer = shipped("nano").tokenizer
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False) == text
