@@ -55,7 +55,7 @@ def call_of(action: Action, number: int) -> ToolCall:
 
 
 def answered(*parts: Any, finish: Any = "tool_calls") -> ModelAnswer:
-    return ModelAnswer("a", "m", parts, finish, TokenUsage(100, 10, 80))
+    return ModelAnswer("a", "m", parts, finish, TokenUsage(100, 10, 80, cache_write=12, cache_write_1h=4))
 
 
 def version(url: str, **parameters: Any) -> AgentVersion:
@@ -137,6 +137,8 @@ def test_the_oracle_behind_each_dialect_solves_an_office_task(
     calls = 1 if is_parallel else 3
     assert (trajectory.usage.prompt_tokens, trajectory.usage.written_tokens) == (100 * calls, 10 * calls)
     assert trajectory.cached_tokens == 80 * calls
+    written = (12 * calls, 4 * calls) if dialect == "messages" else (0, 0)
+    assert (trajectory.cache_write_tokens, trajectory.cache_write_1h_tokens) == written
 
 
 def test_calls_after_the_end_are_dropped_and_counted() -> None:

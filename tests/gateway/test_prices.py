@@ -20,7 +20,7 @@ from upturn.config import (
     RouteConfig,
     TenantConfig,
 )
-from upturn.dialects import ModelAnswer, Text, TokenUsage
+from upturn.dialects import ModelAnswer, ModelRequest, Text, TokenUsage
 from upturn.gateway import Observer, Parts, Source, build_app, open_gateway
 from upturn.gateway.access import open_guard
 from upturn.gateway.observation import GatewayMetrics
@@ -56,6 +56,25 @@ async def gateway(
         yield client, desk, metrics
 
 
+async def test_a_second_attempt_is_recorded_counted_and_paid_for(pool: Pool) -> None:
+    async with gateway(pool, usd_per_day=100.0) as (client, desk, metrics):
+
+        def answer_late(request: ModelRequest) -> ModelAnswer:
+            hedge = desk.upstreams[ANN].calls[-1].hedge
+            hedge.answered_by, hedge.unanswered = "second", 1  # as an endpoint does
+            return ModelAnswer("", ANN, (Text("late"),), "stop", TokenUsage(10, 5))
+
+        desk.upstreams[ANN].answer = answer_late
+        answer = await client.post("/v1/chat/completions", json=CHAT, headers=IN_EPISODE)
+        assert answer.status_code == 200
+        episode = (await client.get("/v1/episodes/run")).json()
+    [entry] = episode["calls"]
+    assert (entry["hedge"], entry["input_tokens"], entry["is_usage_estimated"]) == ("second", 10, True)
+    assert episode["cost_usd"] == pytest.approx(0.06 + 0.01)  # 10 tokens were read twice
+    assert entry["hedged_input_tokens"] == 10
+    assert 'upturn_hedges_total{agent="ann",answered_by="second"} 1.0' in metrics.page().decode()
+
+
 async def test_money_stands_on_calls_episodes_metrics_and_state(pool: Pool) -> None:
     async with gateway(pool) as (client, desk, metrics):
         usage = TokenUsage(10, 5, cached_input=4)
@@ -72,7 +91,8 @@ async def test_money_stands_on_calls_episodes_metrics_and_state(pool: Pool) -> N
     assert not episode["calls"][0]["is_usage_estimated"]
     assert f'upturn_cost_usd_total{{agent="ann"}} {2 * cost}' in metrics.page().decode()
     prices = {entry["version"]: entry["price"] for entry in state["families"][0]["candidates"]}
-    assert prices == {ANN: {"input": 1000.0, "cached_input": 100.0, "output": 10000.0}, "ben@1": None}
+    shown = {"input": 1_000.0, "cached_input": 100.0, "output": 10_000.0}
+    assert prices == {ANN: shown | {"cache_write": 1_000.0, "cache_write_1h": 1_000.0}, "ben@1": None}
 
 
 async def test_a_model_without_price_has_no_cost(pool: Pool) -> None:

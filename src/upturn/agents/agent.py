@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from upturn.dialects import TokenUsage
 from upturn.environments import recordable_action, recordable_text
 from upturn.models import Generation
-from upturn.records import Action, Observation, Turn, Usage
+from upturn.records import Action, CacheTokens, Observation, Turn, Usage
 
 
 class Reply(NamedTuple):
@@ -25,8 +26,8 @@ class Reply(NamedTuple):
     """``Turn.call``"""
     message: str = ""
     """``Turn.message``"""
-    cached_tokens: int = 0
-    """Of ``usage.prompt_tokens``: read from the cache of the model's server."""
+    cache: CacheTokens = CacheTokens()
+    """Of ``usage.prompt_tokens``."""
 
 
 def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
@@ -42,6 +43,15 @@ def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
     action = None if reply.action is None or text != reply.text else recordable_action(reply.action)
     message = reply.message if recordable_text(reply.message) == reply.message else ""
     return reply._replace(text=text, action=action, refusal=recordable_text(reply.refusal), message=message)
+
+
+def usage_of(calls: Sequence[TokenUsage]) -> tuple[Usage, CacheTokens]:
+    """Returns what a reply's calls used together."""
+    return Usage(sum(call.input for call in calls), sum(call.output for call in calls)), CacheTokens(
+        sum(call.cached_input for call in calls),
+        sum(call.cache_write for call in calls),
+        sum(call.cache_write_1h for call in calls),
+    )
 
 
 def reply_of(turn: Turn) -> Reply:

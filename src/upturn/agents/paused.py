@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from upturn.agents.recorder import Recorder, recorded_row
 from upturn.errors import ModelError
 from upturn.models import FinishReason, Generation
-from upturn.records import Observation, Task, TokenRow, Turn, Usage, record
+from upturn.records import CacheTokens, Observation, Task, TokenRow, Turn, Usage, record
 
 
 class RolloutPausedError(Exception):
@@ -71,8 +71,8 @@ class PausedRollout:
     """Tokens of other models than the rollout's, and seconds so far."""
     model_version: str
     """Hash of the weights that wrote the latest token; empty = there is none."""
-    cached_tokens: int = 0
-    """As in ``Trajectory``."""
+    cache: CacheTokens = CacheTokens()
+    """Of ``usage.prompt_tokens``."""
 
 
 @dataclass

@@ -29,7 +29,18 @@ from upturn.config import FULL_DISTRIBUTION, Limits, SamplingSettings
 from upturn.environments import Environment, Info, Step, executed_action, is_blocking, is_potential
 from upturn.errors import ModelError, RecordError, WorldError, error_text
 from upturn.models import CallSchema, GenerationRequest, Model
-from upturn.records import JsonValue, Observation, Outcome, Task, Trajectory, Turn, Usage, fields_json, record
+from upturn.records import (
+    CacheTokens,
+    JsonValue,
+    Observation,
+    Outcome,
+    Task,
+    Trajectory,
+    Turn,
+    Usage,
+    fields_json,
+    record,
+)
 
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
 ResultT = TypeVar("ResultT")
@@ -257,7 +268,7 @@ class _Run:
         self.state_hash = ""
         self.potential: float | None = None
         self.final_state: dict[str, JsonValue] = {}
-        self.external_usage, self.cached_tokens = Usage(), 0
+        self.external_usage, self.cache = Usage(), CacheTokens()
         self.is_continued = False
         """Whether the state of the paused rollout has been restored."""
         self.error = ""
@@ -333,7 +344,7 @@ class _Run:
         )
         await self._enter(start, environment)
         self.recorder.restore(paused)
-        self.external_usage, self.cached_tokens = replace(paused.usage, seconds=0.0), paused.cached_tokens
+        self.external_usage, self.cache = replace(paused.usage, seconds=0.0), paused.cache
 
     def _is_paused(self) -> bool:
         return self.pause is not None and self.pause.is_set
@@ -359,7 +370,7 @@ class _Run:
             recorder.unfinished_calls(),
             replace(usage, seconds=self.setting.clock() - self.started),
             recorder.version,
-            self.cached_tokens,
+            self.cache,
         )
 
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
@@ -382,7 +393,7 @@ class _Run:
             self.external_usage.prompt_tokens + reply.usage.prompt_tokens,
             self.external_usage.written_tokens + reply.usage.written_tokens,
         )
-        self.cached_tokens += reply.cached_tokens
+        self.cache = self.cache.plus(reply.cache)
         action = executed_action(reply.action, reply.refusal)
         observation, state_hash, potential = self.observation, self.state_hash, self.potential
         turn = Turn(
@@ -452,7 +463,9 @@ class _Run:
             dropped_calls=self.recorder.dropped_calls,
             error=self.error,
             sampling=self.setting.sampling.as_parameters() if is_sampled else {},
-            cached_tokens=self.cached_tokens,
+            cached_tokens=self.cache.read,
+            cache_write_tokens=self.cache.write,
+            cache_write_1h_tokens=self.cache.write_1h,
         )
 
 

@@ -71,7 +71,7 @@ def add(  # noqa: PLR0913 - a command's parameters are its options
     base: Annotated[str, typer.Argument(help="The version that it comes from, agent@version.")],
     name: Annotated[str, typer.Argument(help="Name of the new version, without its agent.")],
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     model: Annotated[str | None, typer.Option(help="For an endpoint: another model at the same server.")] = None,
     prompt_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="For a local model or an endpoint: its prompt.")
@@ -98,7 +98,7 @@ def add(  # noqa: PLR0913 - a command's parameters are its options
 def update(  # noqa: PLR0913 - a command's parameters are its options
     agent: Annotated[str, typer.Argument(help="Name of the agent.")],
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     environment: _Names = None,
     any_environment: Annotated[bool, typer.Option("--any-environment", help="It may act in any.")] = False,
     for_tenant: _Names = None,
@@ -137,7 +137,7 @@ def validate(  # noqa: PLR0913 - a command's parameters are its options
     incumbent: Incumbent,
     candidate: Candidate,
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     config: CanaryConfig = None,
     out: Annotated[Path | None, typer.Option(help="File for the validation, for `upturn agents deploy`.")] = None,
@@ -162,7 +162,7 @@ def deploy(
     incumbent: Incumbent,
     candidate: Candidate,
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     config: CanaryConfig = None,
     as_json: AsJson = False,

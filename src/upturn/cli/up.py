@@ -18,31 +18,36 @@ def up(
         ),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind to. Default: gateway.host.")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port. Default: gateway.port.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; 0 = any free one. Default: gateway.port.")
+    ] = None,
 ) -> None:
     """Serve agents to any client at one base URL; route, record and learn from every call.
 
     Without a configuration it serves the shipped model nano as two agents, one sampled and one greedy. At SIGHUP
     it reloads the configuration file.
     """
-    import uvicorn
-
-    from upturn.gateway import Source, default_config, keep_pauses_short, open_gateway
+    from upturn.gateway import (
+        Source,
+        base_url,
+        bind,
+        default_config,
+        keep_pauses_short,
+        open_gateway,
+        port_of,
+        serve,
+    )
 
     path = config_path or (CONFIG_PATH if CONFIG_PATH.exists() else None)
     config = default_config() if path is None else read_config(path)
     address = host or config.gateway.host
+    sockets = bind(address, config.gateway.port if port is None else port)
     with open_gateway(config, Source(path, os.environ), host=address) as gateway:
-        print_message(f"gateway at http://{address}:{port or config.gateway.port}/v1; stop it with Ctrl-C")
-        keep_pauses_short()
-        uvicorn.run(
-            gateway.app,
-            host=address,
-            port=config.gateway.port if port is None else port,
-            loop="uvloop",
-            http="httptools",
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=30,
+        pool, key = gateway.service.pool.path.absolute(), "needed" if gateway.needs_key else "not needed"
+        lines = (
+            f"gateway at {base_url(address, port_of(sockets))}; stop it with Ctrl-C",
+            f"names for `model`: {', '.join(gateway.service.routes.names())}",
+            f"pool: {pool}; API key: {key}",
         )
+        keep_pauses_short()
+        serve(gateway.app, sockets, lambda: print_message("\n".join(lines)))

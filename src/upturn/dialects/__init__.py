@@ -30,7 +30,16 @@ from upturn.dialects.conversation import (
     ToolDefinition,
     ToolResult,
 )
-from upturn.dialects.dialect import Dialect, EventReader, EventWriter, Json, RequestError, json_object
+from upturn.dialects.dialect import (
+    Dialect,
+    EventReader,
+    EventWriter,
+    Json,
+    RequestError,
+    body_error,
+    json_object,
+    not_json,
+)
 from upturn.dialects.registry import DIALECTS, DialectName, dialect_of
 from upturn.dialects.sse import EventParser, ServerEvent, write_event
 
@@ -68,7 +77,9 @@ __all__ = [
     "ToolDefinition",
     "ToolResult",
     "Toolbox",
+    "body_error",
     "dialect_of",
     "json_object",
+    "not_json",
     "write_event",
 ]

@@ -7,6 +7,7 @@ storage (``loop.online``), the forms of requests and answers (``dialects``). Sta
 
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.default import default_config
+from upturn.gateway.listener import base_url, bind, port_of, serve
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.operations import Source
 from upturn.gateway.server import Gateway, keep_pauses_short, open_gateway
@@ -16,8 +17,12 @@ __all__ = [
     "Observer",
     "Parts",
     "Source",
+    "base_url",
+    "bind",
     "build_app",
     "default_config",
     "keep_pauses_short",
     "open_gateway",
+    "port_of",
+    "serve",
 ]

@@ -16,18 +16,20 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
-from upturn.errors import RecordError, UpturnError
+from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
 from upturn.gateway.http import (
     JSON_TYPE,
     STREAM_TYPE,
     cancel,
+    code_of,
     headers_of,
     read_body,
     send_body,
     send_json,
     send_start,
+    unavailable,
     until_departure,
 )
 from upturn.gateway.observed_call import Observer
@@ -81,14 +83,17 @@ class ModelCalls:
         except RequestError as exc:
             self._observer.refused(exc)
             await answer.fail(exc)
-        except HTTPException as exc:  # the body is too large
-            self._observer.refused(error := RequestError(exc.detail, status=exc.status_code, code="body_too_large"))
+        except HTTPException as exc:  # the body is too large, or compressed
+            error = RequestError(exc.detail, status=exc.status_code, code=code_of(exc.status_code))
+            self._observer.refused(error)
             await answer.fail(error)
         except ConnectionError:
             return
         except RecordError as exc:  # what cannot be stored, such as NaN in a tool's schema
             self._observer.refused(error := RequestError(str(exc)))
             await answer.fail(error)
+        except StoreError as exc:
+            await answer.fail(unavailable(exc))
         except UpturnError as exc:
             _log.exception("a call failed")
             await answer.fail(RequestError(str(exc), status=503, code="unavailable"))

@@ -34,7 +34,7 @@ class ModelList(BaseModel):
 class EmbeddingsBody(BaseModel):
     """A request for embeddings; fields that are not listed are passed on."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", strict=True)
     model: Annotated[str, Field(min_length=1)]
     input: str | list[str] | list[int] | list[list[int]]
 

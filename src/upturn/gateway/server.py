@@ -3,7 +3,7 @@
 import gc
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
-from upturn.config import Config, api_keys
+from upturn.config import ApiKeys, Config, api_keys
 from upturn.gateway.access import PricedTasks, open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
@@ -61,6 +61,8 @@ class Gateway(NamedTuple):
     service: OnlineService
     background: Background
     """What it does once a second; ``app`` runs it while it serves."""
+    needs_key: bool
+    """Whether requests without an API key are refused, when it was opened."""
 
 
 @contextmanager
@@ -70,7 +72,9 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
 
     Raises StoreBusyError if another process writes the pool, and ConfigError for an address that anybody could use.
     """
-    keys = api_keys(config, source.environ)
+    keys = api_keys(config, source.environ, source.path)
+    for warning in keys.warnings:
+        _log.warning("%s", warning)
     threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
     upstreams = Upstreams(config, keys, threads=threads)
     with Pool.open(config.pool.path or POOL_PATH, has_journal=True) as pool:
@@ -87,6 +91,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         background = Background(in_service, router, upstreams, learner, evidence=evidence, metrics=metrics)
         background.canary = config.canary
         background.sync()
+        upstreams.load()
         learner.start()
         texts = open_texts(config, keys, pool)
         background.texts = texts.learner
@@ -97,7 +102,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         accounts = PricedTasks(pool, guard.limiter, guard.gate, upstreams.price_of)
         tasks = _task_queue(config, keys, router, learner, learn=background.learn, accounts=accounts)
         reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls)
-        reloader = Reloader(config, source, reloaded, operators)
+        reloader = Reloader(config, source, reloaded, operators, keys=keys)
 
         async def run() -> None:
             reloader.listen()
@@ -115,7 +120,8 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             on_stop=partial(_close, upstreams, texts),
         )
         try:
-            yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
+            app = with_origins(build_app(parts), config.access)
+            yield Gateway(app, parts.service, background, guard.gate.needs_key)
         finally:
             background.save()
             if telemetry is not None:
@@ -156,7 +162,7 @@ def _router(config: Config, registry: AgentRegistry, learner: Learner) -> Router
 
 def _task_queue(
     config: Config,
-    keys: Mapping[str, str],
+    keys: ApiKeys,
     router: Router,
     learner: Learner,
     *,
@@ -165,7 +171,7 @@ def _task_queue(
 ) -> TaskQueue:
     """Returns the queue of tasks in the configured environment."""
     kit = load_checked_kit(config)
-    agent_keys = {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
+    agent_keys = {agent.name: keys.of(agent) for agent in config.agents}
     runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
     purpose = Purpose("gateway/tasks", config.run.seed)
     accounts.start()

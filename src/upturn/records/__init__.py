@@ -5,7 +5,7 @@ Data that crosses a package boundary is one of these records; ``codec`` writes a
 """
 
 from upturn.records.agent import AgentKind, AgentVersion
-from upturn.records.call import Call, CallContent, CallStatus
+from upturn.records.call import Call, CallContent, CallStatus, HedgeAnswer
 from upturn.records.codec import (
     RECORD_VERSION,
     fields_json,
@@ -45,6 +45,7 @@ from upturn.records.task import EPISODE_TASK, MODEL_CALL, Split, Task
 from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
+    CacheTokens,
     Group,
     Observation,
     Origin,
@@ -68,6 +69,7 @@ __all__ = [
     "Alternative",
     "ApiKey",
     "Arm",
+    "CacheTokens",
     "Call",
     "CallContent",
     "CallStatus",
@@ -81,6 +83,7 @@ __all__ = [
     "Forecast",
     "GateResult",
     "Group",
+    "HedgeAnswer",
     "JsonValue",
     "Observation",
     "Origin",

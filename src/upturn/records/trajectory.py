@@ -118,6 +118,22 @@ class Usage:
 
 
 @record
+class CacheTokens:
+    """Tokens of prompts and the cache of a model's server, as far as it reports them."""
+
+    read: int = 0
+    """From the cache."""
+    write: int = 0
+    """To the cache."""
+    write_1h: int = 0
+    """Of ``write``: kept for an hour."""
+
+    def plus(self, other: "CacheTokens") -> "CacheTokens":
+        """Returns the sums."""
+        return CacheTokens(self.read + other.read, self.write + other.write, self.write_1h + other.write_1h)
+
+
+@record
 class Trajectory:
     """One agent version's work on one task."""
 
@@ -151,6 +167,10 @@ class Trajectory:
     none."""
     cached_tokens: int = 0
     """Of ``usage.prompt_tokens``: read from the cache of a model's server, as far as it reports them."""
+    cache_write_tokens: int = 0
+    """Of ``usage.prompt_tokens``: written to that cache."""
+    cache_write_1h_tokens: int = 0
+    """Of ``cache_write_tokens``: kept for an hour."""
 
     @property
     def model_versions(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from upturn.gateway.access.admission import AdmissionQueue
 from upturn.gateway.observation.metrics import GatewayMetrics, ServedCall
 
 SERIES = 100
-CALL = ServedCall("default", "small", "chat", 200, 1.5, 0.0015, 0.3, 100, 60, 20, 0.25)
+CALL = ServedCall("default", "small", "chat", 200, 1.5, 0.0015, 0.3, 100, 60, 20, 0.25, 15)
 
 
 def numbers(page: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -34,7 +34,8 @@ def test_a_call_is_counted_with_its_tokens_and_cost() -> None:
     values = numbers(metrics.page())
     assert values["upturn_requests_total", ("small", "chat", "default", "200")] == 1
     assert values["upturn_requests_total", ("small", "chat", "default", "502")] == 1
-    assert values["upturn_tokens_total", ("small", "input")] == 80
+    assert values["upturn_tokens_total", ("small", "input")] == 50
+    assert values["upturn_tokens_total", ("small", "cache_write")] == 30
     assert values["upturn_tokens_total", ("small", "cached_input")] == 120
     assert values["upturn_tokens_total", ("small", "output")] == 20
     assert values["upturn_cost_usd_total", ("small",)] == 0.25

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from tests.gateway.live_desk import LiveDesk, live
 from tests.gateway.test_access_over_http import add_key, bearer
+from tests.models.upstreams.raw_server import Visit, chat_answer, raw_server
 from upturn.gateway import Source
 from upturn.loop.trainers import load_full_config
 from upturn.pool import ALL_TENANTS, Pool
@@ -147,6 +148,43 @@ async def test_a_call_in_flight_ends_with_the_agent_that_a_reload_removes(tmp_pa
         assert (await call)["x-upturn-agent-version"] == "helper@base"
         body = {"model": "helper", "messages": [{"role": "user", "content": "again"}]}
         assert (await server.desk.client.post("/v1/chat/completions", json=body)).status_code == 404
+
+
+async def test_a_key_in_a_file_is_read_again_and_never_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(visit: Visit) -> None:
+        await visit.json(chat_answer())
+
+    (tmp_path / "key").write_text("sk-first\n", encoding="utf-8")
+    file = tmp_path / "upturn.toml"
+    async with raw_server(answer) as vendor:
+        far = f"""
+        [[agents]]
+        name = "far"
+        kind = "endpoint"
+        url = "{vendor.url}"
+        model = "m"
+        api_key_file = "key"
+        """
+        file.write_text(BASE.format(folder=tmp_path) + far, encoding="utf-8")
+        async with live(load_full_config(file, {}), Source(file, {})) as desk:
+            await desk.call("far")
+            assert (await desk.client.post("/v1/admin/reload")).json()["summary"] == "nothing has changed"
+            (tmp_path / "key").write_text("sk-second", encoding="utf-8")
+            reloaded = await desk.client.post("/v1/admin/reload")
+            assert (reloaded.json()["keys"], reloaded.json()["summary"]) == (["far"], "API key of far")
+            await desk.call("far")
+            (tmp_path / "key").unlink()
+            refused = await desk.client.post("/v1/admin/reload")
+            assert refused.status_code == 409
+            assert "agents[1].api_key_file of agent 'far'" in refused.json()["error"]["message"]
+            await desk.call("far")
+            shown = [(await desk.client.get(path)).text for path in ("/v1/router/state", "/v1/agents", "/metrics")]
+    sent = [visit.headers["authorization"] for visit in vendor.visits]
+    assert sent == ["Bearer sk-first", "Bearer sk-second", "Bearer sk-second"]
+    assert "sk-" not in "".join([*shown, reloaded.text, refused.text, caplog.text])
+    assert "can be read by every user" in caplog.text
 
 
 async def test_only_an_administrator_reloads(tmp_path: Path) -> None:

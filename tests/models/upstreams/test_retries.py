@@ -22,7 +22,7 @@ from tests.models.upstreams.raw_server import (
 )
 from upturn.config import UpstreamConfig
 from upturn.models.upstreams import UpstreamError
-from upturn.models.upstreams.endpoint import retry_after
+from upturn.models.upstreams.endpoint_client import retry_after
 
 BUSY = "429 Too Many Requests"
 DOWN = "503 Service Unavailable"

@@ -173,9 +173,14 @@ class Gate:
         self._is_required = is_required
         self._allowed_origins = frozenset(allowed_origins)
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether a request without an API key is refused."""
+        return self._ring is not None and (self._is_required or not self._ring.is_empty)
+
     def caller(self, headers: Mapping[str, str]) -> Caller:
         """Returns who makes the request; raises RequestError (401, 403). ``headers``: by name in lower case."""
-        if self._ring is None or (not self._is_required and self._ring.is_empty):
+        if self._ring is None or not self.needs_key:
             self._refuse_strange_pages(headers)
             return self._open  # clients send any key where none is needed
         key = key_in(headers)

@@ -16,6 +16,13 @@ from upturn.pool.access import Spending, TaskUsage, task_usage
 from upturn.records import AgentVersion
 
 
+def task_tokens(task: TaskUsage) -> TokenUsage:
+    """Returns the tokens of a task as those of one call."""
+    return TokenUsage(
+        task.read, task.written, task.cached, cache_write=task.cache_write, cache_write_1h=task.cache_write_1h
+    )
+
+
 class PricedTasks:
     """Charges tasks at the prices of now. For one event loop."""
 
@@ -53,7 +60,7 @@ class PricedTasks:
         sums: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
         for task in used:
             if (price := prices.get(task.agent_version)) is not None:
-                cost = cost_usd(TokenUsage(task.read, task.written, task.cached), price)
+                cost = cost_usd(task_tokens(task), price)
                 of_day, of_month = sums[task.tenant, task.key]
                 sums[task.tenant, task.key] = [of_day + cost * (task.recorded_at >= day), of_month + cost]
         return [Spending(*owner, *costs) for owner, costs in sums.items()]

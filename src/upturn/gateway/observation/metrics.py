@@ -52,6 +52,10 @@ class ServedCall(NamedTuple):
     cached_input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+    cache_write_tokens: int = 0
+    """Of ``input_tokens``."""
+    hedge: str = ""
+    """Which attempt answered a call that was sent twice; empty = it was sent once."""
 
 
 class _Series(Generic[MetricT]):
@@ -88,6 +92,7 @@ class GatewayMetrics:
         self._refused = count("refused", "Requests refused before an agent was chosen.", "reason")
         self._tokens = count("tokens", "Tokens of calls.", "agent", "kind")
         self._cost = count("cost_usd", "Cost of calls in USD.", "agent")
+        self._hedges = count("hedges", "Calls that were sent a second time.", "agent", "answered_by")
         self._feedback = count("feedback", "Feedback values.", "outcome")
         self._overhead = measure("overhead_seconds", "Time in the gateway itself.", OVERHEAD_BUCKETS, "dialect")
         self._seconds = measure(
@@ -110,12 +115,15 @@ class GatewayMetrics:
         if call.first_token_seconds is not None:
             self._first.of(call.route, call.agent).observe(call.first_token_seconds)
         for kind, tokens in (
-            ("input", call.input_tokens - call.cached_input_tokens),
+            ("input", call.input_tokens - call.cached_input_tokens - call.cache_write_tokens),
             ("cached_input", call.cached_input_tokens),
+            ("cache_write", call.cache_write_tokens),
             ("output", call.output_tokens),
         ):
             if tokens > 0:
                 self._tokens.of(call.agent, kind).inc(tokens)
+        if call.hedge:
+            self._hedges.of(call.agent, call.hedge).inc()
         if call.cost_usd > 0:
             self._cost.of(call.agent).inc(call.cost_usd)
 

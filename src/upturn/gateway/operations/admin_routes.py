@@ -33,6 +33,8 @@ class ReloadEntry(BaseModel):
     is_policy_changed: bool
     settings: list[str]
     """Other changed settings."""
+    keys: list[str]
+    """Agents, and ``gateway.embeddings``, with another API key."""
     summary: str
 
 
@@ -87,5 +89,6 @@ def _entry(changes: ConfigChanges) -> ReloadEntry:
         changed=[agent.name for agent in changes.changed],
         is_policy_changed=changes.is_policy_changed,
         settings=list(changes.settings),
+        keys=list(changes.keys),
         summary=summary(changes),
     )

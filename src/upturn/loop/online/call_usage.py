@@ -11,7 +11,7 @@ from upturn.arbiter import cost_usd
 from upturn.config import PriceConfig
 from upturn.dialects import ModelAnswer, ModelRequest, Reasoning, Text, TokenUsage, ToolCall
 from upturn.loop.online.call_task import BYTES_A_TOKEN, estimated_tokens
-from upturn.models.upstreams import CallOutcome
+from upturn.models.upstreams import CallOutcome, Hedge
 from upturn.records import CallStatus
 
 MOST_TOKENS = 10**12
@@ -26,10 +26,20 @@ class CallUsage(NamedTuple):
     """True = the server did not report it."""
     cost_usd: float | None
     """None = the model has no price, or the call failed before an answer began."""
+    hedged_input_tokens: int = 0
+    """As estimated; see ``Call``."""
+
+
+_ONCE = Hedge()
 
 
 def call_usage(
-    status: CallStatus, outcome: CallOutcome, request: ModelRequest, price: PriceConfig | None
+    status: CallStatus,
+    outcome: CallOutcome,
+    request: ModelRequest,
+    price: PriceConfig | None,
+    *,
+    hedge: Hedge = _ONCE,
 ) -> CallUsage:
     """Returns what a call used. ``price``: of the version that was called; None = unknown."""
     reported = outcome.usage if outcome.usage is not None and _is_credible(outcome.usage) else TokenUsage()
@@ -43,12 +53,19 @@ def call_usage(
             input=reported.input or estimated_tokens(request),
             output=max(reported.output, written),
         )
-    return CallUsage(tokens, tokens != reported, cost_usd(tokens, price))
+    hedged = hedge.unanswered * tokens.input  # both attempts read the same prompt
+    cost = cost_usd(tokens, price) + cost_usd(TokenUsage(input=hedged), price)
+    return CallUsage(tokens, tokens != reported or hedged > 0, cost, hedged)
 
 
 def _is_credible(usage: TokenUsage) -> bool:
     """False for negative and absurd numbers, and for more cached than read tokens."""
-    return 0 <= usage.cached_input <= usage.input <= MOST_TOKENS and 0 <= usage.output <= MOST_TOKENS
+    return (
+        min(usage.cached_input, usage.output, usage.cache_write_1h) >= 0
+        and usage.cache_write_1h <= usage.cache_write
+        and usage.cached_input + usage.cache_write <= usage.input
+        and max(usage.input, usage.output) <= MOST_TOKENS
+    )
 
 
 def _written_tokens(answer: ModelAnswer) -> int:

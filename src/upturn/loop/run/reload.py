@@ -34,11 +34,15 @@ class ConfigChanges(NamedTuple):
     """The new policy learns from the beginning of the pool."""
     settings: tuple[str, ...]
     """Other changed settings, such as ``canary.alpha``."""
+    keys: tuple[str, ...] = ()
+    """Agents, and ``gateway.embeddings``, with another API key."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
-        return not (self.added or self.removed or self.changed or self.is_policy_changed or self.settings)
+        return not (
+            self.added or self.removed or self.changed or self.is_policy_changed or self.settings or self.keys
+        )
 
 
 def reload_config(old: Config, path: Path, environ: Mapping[str, str]) -> ConfigChanges:

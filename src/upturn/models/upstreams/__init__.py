@@ -5,15 +5,17 @@ requests and answers (``dialects``), the choice of an upstream (``loop.online``)
 (``models.endpoint``). Start with ``upstream``, then ``endpoint``.
 """
 
-from upturn.models.upstreams.endpoint import Endpoint, EndpointUpstream
+from upturn.models.upstreams.endpoint import EndpointUpstream
 from upturn.models.upstreams.function import Answering, FunctionUpstream
 from upturn.models.upstreams.local import EngineThread, LocalUpstream
 from upturn.models.upstreams.script import Script, script_for
 from upturn.models.upstreams.upstream import (
     CallOutcome,
     Chunk,
+    Endpoint,
     Exchange,
     Forwarded,
+    Hedge,
     Upstream,
     UpstreamCall,
     UpstreamError,
@@ -29,6 +31,7 @@ __all__ = [
     "Exchange",
     "Forwarded",
     "FunctionUpstream",
+    "Hedge",
     "LocalUpstream",
     "Script",
     "Upstream",

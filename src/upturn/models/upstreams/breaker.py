@@ -6,15 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from math import ceil
 from time import monotonic
-from typing import Literal
 
-from upturn.models.upstreams.upstream import BreakerState, UpstreamError
+from upturn.models.upstreams.upstream import BreakerState, UpstreamError, Verdict
 
 _WINDOW_SECONDS = 10.0
 _FREE_RETRIES = 10
 """Retries that are always allowed within the window, so that a quiet gateway retries at all."""
-
-Verdict = Literal["failed", "begun", "answered", "none"]
 
 
 class Breaker:
@@ -128,6 +125,11 @@ class CallLimit:
         self._seconds = seconds
         self.waiting = 0
         """Calls that wait."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a call would have to wait for its place."""
+        return self._semaphore.locked()
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:

@@ -10,13 +10,17 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 
+from upturn.config import UpstreamConfig
 from upturn.dialects import Dialect, Message, ModelAnswer, ModelRequest, Reasoning, RequestError, TokenUsage
 from upturn.errors import ModelError
-from upturn.records import TokenRow
+from upturn.records import HedgeAnswer, TokenRow
 
 BreakerState = Literal["closed", "open", "half_open"]
-ErrorKind = Literal["connect", "timeout", "status", "protocol", "overload"]
-"""``protocol``: the answer is not one of the dialect, breaks off or is too large. ``overload``: refused here."""
+Verdict = Literal["failed", "begun", "answered", "none"]
+"""What a call says about a server. ``begun``: its first part came. ``none``: nothing, e.g. the client left."""
+ErrorKind = Literal["connect", "timeout", "status", "protocol", "overload", "unsendable"]
+"""``protocol``: the answer is not one of the dialect, breaks off or is too large. ``overload``: refused here.
+``unsendable``: the upstream's dialect cannot say what the request asks for; nothing was sent."""
 
 
 class UpstreamError(ModelError):
@@ -63,6 +67,28 @@ class UpstreamError(ModelError):
 
 
 @dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One model at one URL."""
+
+    url: str
+    """Base URL, such as ``https://api.openai.com/v1``."""
+    model: str
+    """Its name there."""
+    settings: UpstreamConfig = field(default_factory=UpstreamConfig)
+    api_key: str = field(default="", repr=False)
+
+
+@dataclass(slots=True)
+class Hedge:
+    """What became of the second attempt at a call. The upstream writes it, and the caller records it."""
+
+    answered_by: HedgeAnswer = ""
+    unanswered: int = 0
+    """Attempts beside the one that counts that were ended while they worked. Their server may charge for the prompt
+    that they read; what they had written is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamCall:
     """One call of a client, for one upstream."""
 
@@ -75,6 +101,10 @@ class UpstreamCall:
     """To forward unchanged, in lower case; no keys."""
     answer_id: str = ""
     """The id of the answer for the client."""
+    sender: "Sender | None" = None
+    """Sends it to endpoints; None = this process does."""
+    hedge: Hedge = field(default_factory=Hedge, compare=False)
+    """Of this call, for the caller to read."""
 
     def without_reasoning(self) -> "UpstreamCall":
         """The call without the thoughts of earlier answers, which another model refuses."""
@@ -130,6 +160,27 @@ class Exchange(Protocol):
     @property
     def outcome(self) -> CallOutcome:
         """What has come so far; complete from the chunk with ``is_end`` on."""
+
+
+class Attempt(Exchange, Protocol):
+    """The answer of one try at an endpoint."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the call says about the server so far."""
+
+
+class Sender(Protocol):
+    """Sends calls to endpoints, each once."""
+
+    def open(
+        self, endpoint: Endpoint, call: UpstreamCall, deadline: float, /
+    ) -> AbstractAsyncContextManager[Attempt]:
+        """Sends the call. ``deadline``: of the whole call, by ``perf_counter``.
+
+        Raises UpstreamError if it fails before the first part of the answer. Leaving the block, or cancelling it,
+        ends the call.
+        """
 
 
 class Upstream(Protocol):

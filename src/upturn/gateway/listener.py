@@ -1,0 +1,89 @@
+"""Where the gateway listens: its sockets, and serving an application on them until a signal ends it."""
+
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from upturn.errors import ConfigError
+
+_STOP_SECONDS = 30
+"""How long calls in service may take to end after a signal."""
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Returns one bound socket for each address of the host, which does not accept connections yet.
+
+    ``port`` 0 = any free one, the same for all addresses. Raises ConfigError if an address cannot be used.
+    """
+    with ExitStack() as opened:
+        sockets: list[socket.socket] = []
+        try:
+            for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                bound = opened.enter_context(socket.socket(family, kind, protocol))
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                bound.bind((address[0], port_of(sockets) if sockets else port, *address[2:]))
+                sockets.append(bound)
+        except OSError as exc:
+            problem = f"the gateway cannot listen at {host!r}, port {port}: {exc.strerror or exc}"
+            raise ConfigError([f"{problem}; choose others with --host and --port"]) from exc
+        opened.pop_all()
+        return sockets
+
+
+def port_of(sockets: Sequence[socket.socket]) -> int:
+    """Returns the port of bound sockets."""
+    return int(sockets[0].getsockname()[1])
+
+
+def base_url(host: str, port: int) -> str:
+    """Returns the address for clients."""
+    return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
+
+
+def serve(app: ASGIApp, sockets: Sequence[socket.socket], on_start: Callable[[], None]) -> None:
+    """Serves the application until SIGINT or SIGTERM, and returns when the calls in service have ended.
+
+    ``on_start`` is called once connections are accepted. SIGTERM raises SystemExit(0), so that the callers' blocks
+    end in order. For the main thread.
+    """
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    signal.signal(
+        signal.SIGTERM, _exit
+    )  # the server restores this handler, and raises the signal again, at its end
+    server = _Server(config, on_start)
+    try:
+        server.run(list(sockets))
+    except KeyboardInterrupt:
+        return
+    if not server.started:
+        sys.exit(1)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_start()
+
+
+def _exit(_signal: int, _frame: object) -> None:
+    raise SystemExit(0)
