@@ -321,9 +321,8 @@ def _doubly_robust(draws: _Draws, predictions: _Predictions) -> OffPolicyEstimat
     single = float(scores.var(ddof=1)) / len(scores) if len(scores) > 1 else 0.0
     # Outcomes of one episode depend on each other: both variances grow alike (Kish 1965, the design effect).
     effect = max(estimate.standard_error**2 / single, 1.0) if single else 1.0
-    observed = ScoreVariance(
-        estimate.standard_error**2, freedom_of(np.bincount(draws.draws, scores - scores.mean()))
-    )
+    deviations = np.asarray(np.bincount(draws.draws, scores - estimate.value), dtype=np.float64)
+    observed = ScoreVariance(estimate.standard_error**2, freedom_of(deviations))
     expected = expected._replace(variance=expected.variance * effect)
     low, high = interval_of_robust(estimate.value, observed, expected, estimate.effective_samples)
     return replace(estimate, low=low, high=high)
