@@ -46,6 +46,8 @@ async def test_a_suspended_agent_gets_no_calls_until_it_serves_again(config: Con
         body = {"model": "clerk", "messages": [{"role": "user", "content": "do it"}]}
         refused = await desk.client.post("/v1/chat/completions", json=body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_agent")
+        assert refused.headers["retry-after"] == "5"
+        assert WHY["why"] not in refused.text, "what operators write about agents is not for clients"
         limits = {"is_suspended": False, "max_concurrent": 3, "environments": ["office"], **WHY}
         changed = await desk.client.patch("/v1/agents/clerk", json=limits)
         assert (changed.json()["load_cap"], changed.json()["limits"]["environments"]) == (3, ["office"])

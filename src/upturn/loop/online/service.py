@@ -46,6 +46,7 @@ from upturn.records import (
 )
 
 _NO_TEXTS = CallTexts()
+_NO_AGENT_RETRY_SECONDS = 5
 MAX_EPISODES = 10_000
 """Maximum number of sealed episodes in memory."""
 
@@ -479,6 +480,12 @@ def _refusals(left: Left | None) -> Iterator[None]:
                 code="budget_exceeded",
                 retry_after_seconds=left.wait_seconds,
             ) from exc
-        is_unable = exc.kind == "unable"
-        code = "no_able_agent" if is_unable else "no_agent"
-        raise RequestError(str(exc), status=400 if is_unable else 503, code=code) from exc
+        if exc.kind == "unable":
+            raise RequestError(str(exc), code="no_able_agent") from exc
+        raise RequestError(  # not what operators wrote about agents; /v1/router/state shows it to them
+            "no agent can take this call at the moment: all are suspended, at their load cap, or serve other "
+            "tenants; try again, or name another model",
+            status=503,
+            code="no_agent",
+            retry_after_seconds=_NO_AGENT_RETRY_SECONDS,
+        ) from exc
