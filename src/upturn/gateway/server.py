@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
 from upturn.config import ApiKeys, Config, api_keys
-from upturn.gateway.access import PricedTasks, open_guard, with_origins
+from upturn.gateway.access import BudgetPrices, PricedTasks, open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
@@ -97,11 +97,20 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         background.texts = texts.learner
         routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
-        guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
+        budgets = BudgetPrices(config, partial(_log.warning, "%s"))
+        guard = open_guard(
+            config.access,
+            pool,
+            host=host,
+            tenant=config.pool.tenant,
+            on_queue=metrics.show_queue,
+            on_keys=budgets.follow_keys,
+        )
+        budgets.follow_config(config)
         operators = Operators(pool, guard, background.sync)
         accounts = PricedTasks(pool, guard.limiter, guard.gate, upstreams.price_of)
         tasks = _task_queue(config, keys, router, learner, learn=background.learn, accounts=accounts)
-        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls)
+        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls, budgets)
         reloader = Reloader(config, source, reloaded, operators, keys=keys)
 
         async def run() -> None:

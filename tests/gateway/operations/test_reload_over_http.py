@@ -187,6 +187,23 @@ async def test_a_key_in_a_file_is_read_again_and_never_shown(
     assert "can be read by every user" in caplog.text
 
 
+async def test_budgets_without_a_price_are_warned_of_at_the_start_and_at_a_reload(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Pool.open(tmp_path / "pool.db") as pool:
+        admin = add_key(pool, "shop", "admin", usd_per_day=5.0)
+    async with served(tmp_path) as server:
+        assert "do not count the calls and tasks of 'clerk', 'helper'" in caplog.text
+        priced = "[prices.ours]\ninput = 1\noutput = 2\n"
+        server.write(BASE, 'price = "ours"\n', HELPER, priced)
+        reloaded = (await server.desk.client.post("/v1/admin/reload", headers=bearer(admin))).json()
+        [warning] = reloaded["warnings"]
+        assert "do not count the calls and tasks of 'helper':" in warning
+        server.write(BASE, 'price = "ours"\n', HELPER, 'price = "ours"\n', priced)
+        again = await server.desk.client.post("/v1/admin/reload", headers=bearer(admin))
+        assert again.json()["warnings"] == []
+
+
 async def test_only_an_administrator_reloads(tmp_path: Path) -> None:
     with Pool.open(tmp_path / "pool.db") as pool:
         keys = [add_key(pool, "shop", role) for role in ("operator", "admin")]

@@ -35,6 +35,8 @@ class ReloadEntry(BaseModel):
     """Other changed settings."""
     keys: list[str]
     """Agents, and ``gateway.embeddings``, with another API key."""
+    warnings: list[str]
+    """What is allowed, but probably not meant."""
     summary: str
 
 
@@ -90,5 +92,6 @@ def _entry(changes: ConfigChanges) -> ReloadEntry:
         is_policy_changed=changes.is_policy_changed,
         settings=list(changes.settings),
         keys=list(changes.keys),
+        warnings=list(changes.warnings),
         summary=summary(changes),
     )

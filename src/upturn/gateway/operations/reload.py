@@ -16,6 +16,7 @@ from upturn.arbiter import AgentRegistry, Constraints, Learner, Objective, Route
 from upturn.config import ApiKeys, Config, api_keys
 from upturn.deployment import Override
 from upturn.errors import ConfigError, ReleaseError, UpturnError
+from upturn.gateway.access import BudgetPrices
 from upturn.gateway.background import Background
 from upturn.gateway.operations.operator import Operators
 from upturn.gateway.texts import embeddings_upstream
@@ -36,6 +37,7 @@ class Reloaded(NamedTuple):
     routes: RouteTable
     tasks: TaskQueue
     texts: CallTexts
+    budgets: BudgetPrices
 
 
 class Source(NamedTuple):
@@ -83,6 +85,8 @@ class Reloader:
             self._apply(changes, routing, keys)
             for warning in keys.warnings:
                 _log.warning("%s", warning)
+            of_budgets = self._parts.budgets.follow_config(changes.config)
+            changes = changes._replace(warnings=(*keys.warnings, *filter(None, [of_budgets])))
             await self._operators.record("reload", override, changes.config.config_hash)
             return changes
 

@@ -36,6 +36,7 @@ class ConfigChanges(NamedTuple):
     """Other changed settings, such as ``canary.alpha``."""
     keys: tuple[str, ...] = ()
     """Agents, and ``gateway.embeddings``, with another API key."""
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
