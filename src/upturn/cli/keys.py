@@ -72,7 +72,7 @@ def add(  # noqa: PLR0913  a command's parameters are its options
     if (usd_per_day is not None or usd_per_month is not None) and not _has_prices(CONFIG_PATH):
         details["warning"] = (
             f"{str(CONFIG_PATH)!r} in this folder has no [prices.NAME]: the budget counts nothing until the "
-            "gateway's configuration has the prices of its agents; calls of agents without a price cost nothing here"
+            "gateway's configuration has the prices of its agents; calls without a price cost nothing here"
         )
     emit("keys add", [], details, as_json=as_json)
 
