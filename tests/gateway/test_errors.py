@@ -129,3 +129,18 @@ async def test_monitors_may_ask_without_a_body(pool: Pool, path: str) -> None:
     async with client_of(pool) as (client, _, _app):
         answer = await client.head(path)
     assert (answer.status_code, answer.content) == (200, b"")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/feedback"])
+async def test_a_store_that_fails_is_said_without_its_path_and_with_a_time(
+    pool: Pool, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client_of(pool) as (client, _, _app):
+        decision = (await client.post("/v1/chat/completions", json=CHAT)).json()["id"]
+        pool.close()
+        answer = await client.post(path, json={"value": 1, "decision_id": decision} if "feed" in path else MESSAGES)
+    message = "the gateway cannot use its store at the moment, and has kept nothing of this request; try again"
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["error"]["message"] == message
+    [record] = [record for record in caplog.records if record.name == "upturn.gateway"]
+    assert (record.exc_info, str(pool.path) in record.getMessage()) == (None, True)

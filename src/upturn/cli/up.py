@@ -43,10 +43,11 @@ def up(
     address = host or config.gateway.host
     sockets = bind(address, config.gateway.port if port is None else port)
     with open_gateway(config, Source(path, os.environ), host=address) as gateway:
+        pool, key = gateway.service.pool.path.absolute(), "needed" if gateway.needs_key else "not needed"
         lines = (
             f"gateway at {base_url(address, port_of(sockets))}; stop it with Ctrl-C",
             f"names for `model`: {', '.join(gateway.service.routes.names())}",
-            f"pool: {gateway.service.pool.path}; API key: {'needed' if gateway.needs_key else 'not needed'}",
+            f"pool: {pool}; API key: {key}",
         )
         keep_pauses_short()
         serve(gateway.app, sockets, lambda: print_message("\n".join(lines)))

@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from upturn import __version__
 from upturn.config import GatewayConfig
 from upturn.dialects import DIALECTS, Dialect, RequestError, body_error, dialect_of, not_json
-from upturn.errors import RecordError, UpturnError
+from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard
 from upturn.gateway.health_routes import health_routes
-from upturn.gateway.http import BodyLimit, cancel, code_of
+from upturn.gateway.http import BodyLimit, cancel, code_of, unavailable
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
 from upturn.gateway.observed_call import Observer
@@ -176,6 +176,10 @@ def _add_errors(app: FastAPI, endpoints: Sequence[BaseRoute]) -> None:
     @app.exception_handler(RecordError)
     async def record_error(request: Request, error: Exception) -> Response:
         return _answer(request, RequestError(str(error)))
+
+    @app.exception_handler(StoreError)
+    async def store_error(request: Request, error: Exception) -> Response:
+        return _answer(request, unavailable(error))
 
     @app.exception_handler(UpturnError)
     async def upturn_error(request: Request, error: Exception) -> Response:

@@ -19,6 +19,8 @@ from upturn.loop.run import ConfigChanges, InService, apply_agents
 SECONDS = 1.0
 SAVE_SECONDS = 60.0
 """Between two snapshots of what the router has learned; they only save time at the next start."""
+RECORDS_AT_ONCE = 400
+"""Records that are learned without a pause, about 0.1 s: a thawed router or an import may leave 100,000."""
 _log = logging.getLogger("upturn.gateway")
 
 
@@ -82,9 +84,17 @@ class Background:
         return bool(self._evidence.advance(self._in_service.open_releases(), self.canary))
 
     def learn(self) -> None:
-        """Teaches the router what was stored since the last time."""
-        self._metrics.show_learner_lag(self._learner.lag)
-        self._learner.catch_up()
+        """Teaches the router what was stored since the last time; of a long backlog only the first records."""
+        self._metrics.show_learner_lag(lag := self._learner.lag)
+        self._learner.catch_up(self._learner.sequence + min(lag, RECORDS_AT_ONCE))
+
+    async def learn_all(self) -> None:
+        """Teaches the router all that is stored now, and serves calls in between."""
+        end, before = self._learner.sequence + self._learner.lag, -1
+        while before < self._learner.sequence < end:  # a frozen router stays where it is
+            before = self._learner.sequence
+            self.learn()
+            await asyncio.sleep(0)
 
     def save(self) -> None:
         """Stores snapshots of what was learned."""
@@ -116,6 +126,7 @@ class Background:
 
     async def _follow_outcomes(self) -> None:
         self.learn()
+        await self.learn_all()
         if self.texts is not None:
             self.texts.catch_up()
         for version, upstream in self._upstreams.all().items():

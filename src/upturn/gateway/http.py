@@ -5,18 +5,23 @@ Model calls bypass the framework's request and response classes, whose cost per 
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from upturn.dialects import Json
+from upturn.dialects import Json, RequestError
 
 Headers = Iterable[tuple[bytes, bytes]]
 JSON_TYPE = "application/json"
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large", 415: "unsupported_encoding"}
 STREAM_TYPE = "text/event-stream; charset=utf-8"
+
+_RETRY_SECONDS = 5
+"""After which a store that is full or locked may be used again."""
+_log = logging.getLogger("upturn.gateway")
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -27,6 +32,17 @@ def headers_of(scope: Scope) -> dict[str, str]:
 def code_of(status: int) -> str:
     """Returns the code of an error for which the framework or ``BodyLimit`` gives a status only."""
     return _CODES.get(status, "invalid_request")
+
+
+def unavailable(error: Exception) -> RequestError:
+    """Returns the error for a client whose request fails because of the pool; logs what the pool's error says."""
+    _log.error("a request failed: %s", error)
+    return RequestError(
+        "the gateway cannot use its store at the moment, and has kept nothing of this request; try again",
+        status=503,
+        code="unavailable",
+        retry_after_seconds=_RETRY_SECONDS,
+    )
 
 
 class BodyLimit:

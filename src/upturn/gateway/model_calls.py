@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
-from upturn.errors import RecordError, UpturnError
+from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
 from upturn.gateway.http import (
@@ -29,6 +29,7 @@ from upturn.gateway.http import (
     send_body,
     send_json,
     send_start,
+    unavailable,
     until_departure,
 )
 from upturn.gateway.observed_call import Observer
@@ -91,6 +92,8 @@ class ModelCalls:
         except RecordError as exc:  # what cannot be stored, such as NaN in a tool's schema
             self._observer.refused(error := RequestError(str(exc)))
             await answer.fail(error)
+        except StoreError as exc:
+            await answer.fail(unavailable(exc))
         except UpturnError as exc:
             _log.exception("a call failed")
             await answer.fail(RequestError(str(exc), status=503, code="unavailable"))

@@ -149,7 +149,7 @@ def resource_routes(
         """Explain the router: agents, counts, posteriors, probabilities, and why."""
         tenant = client_of(request, "observe").tenant
         await service.log.settle()
-        return router_state(service, tenant, Shown(family, route), metrics=metrics)
+        return await router_state(service, tenant, Shown(family, route), metrics=metrics)
 
     @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"], responses=errors(401, 403, 404))
     async def seal(episode: str, request: Request) -> EpisodeEntry:

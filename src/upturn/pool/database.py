@@ -51,6 +51,7 @@ _ADVICE = {
     "SQLITE_FULL": "free some space on its disk and try again; acknowledged records are safe",
     "SQLITE_IOERR": "check that its disk works and has space, then try again; acknowledged records are safe",
     "SQLITE_CORRUPT": "restore a copy of it, or choose another path",
+    "SQLITE_CANTOPEN": "make it and its folder readable and writable, or choose another path",
     "SQLITE_READONLY": "make it and its folder writable, or copy both to a writable folder",
 }
 """By the prefix of SQLite's error name; for other errors: choose another path."""

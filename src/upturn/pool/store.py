@@ -39,14 +39,14 @@ class _WriteAccess:
         try:
             if self._lock is not None:
                 bring_to_head(self._engine, path)
+            self.writer = BatchWriter(clock)
+            self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
         except BaseException:
             self._release()
             raise
         if beside and self._lock is not None:  # it was needed for the upgrade
             self._lock.release()
             self._lock = None
-        self.writer = BatchWriter(clock)
-        self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
         self.journal: Journal | None = None
         """None = records are durable when they are in the tables."""
         if self._lock is not None:
