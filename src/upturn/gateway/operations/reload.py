@@ -1,7 +1,8 @@
 """Another configuration for a running server: the whole file is checked first, and applied between two calls.
 
 Order of steps: read and check the file; refuse what needs a new start; learn with a new policy, in a thread; then,
-without a pause, agents, upstreams, routes and policy. Up to the last step everything stays as it was.
+without a pause, agents, upstreams, routes and policy. Up to there everything stays as it was. Last, the releases of
+agents that are gone are held, and the act is recorded.
 """
 
 import asyncio
@@ -83,6 +84,8 @@ class Reloader:
             registry = self._parts.router.registry
             routing = await asyncio.to_thread(_trained, self._operators.pool, changes.config, registry)
             self._apply(changes, routing, keys)
+            held = await asyncio.to_thread(self._parts.background.hold_stranded, changes.removed, override)
+            changes = changes._replace(held=held)
             for warning in keys.warnings:
                 _log.warning("%s", warning)
             of_budgets = self._parts.budgets.follow_config(changes.config)
@@ -134,6 +137,7 @@ def summary(changes: ConfigChanges) -> str:
         *(["routing"] if changes.is_policy_changed else []),
         *changes.settings,
         *(f"API key of {name}" for name in changes.keys),
+        *(f"release {release} held" for release in changes.held),
     ]
     return ", ".join(parts) or "nothing has changed"
 

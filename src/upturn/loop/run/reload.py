@@ -37,6 +37,8 @@ class ConfigChanges(NamedTuple):
     keys: tuple[str, ...] = ()
     """Agents, and ``gateway.embeddings``, with another API key."""
     warnings: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    """Ids of releases that are held because their agent is removed."""
 
     @property
     def is_empty(self) -> bool:
