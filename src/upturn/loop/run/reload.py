@@ -36,6 +36,9 @@ class ConfigChanges(NamedTuple):
     """Other changed settings, such as ``canary.alpha``."""
     keys: tuple[str, ...] = ()
     """Agents, and ``gateway.embeddings``, with another API key."""
+    warnings: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    """Ids of releases that are held because their agent is removed."""
 
     @property
     def is_empty(self) -> bool:
