@@ -111,6 +111,17 @@ def test_a_local_model_answers_the_same_streamed_and_whole(
     asyncio.run(run())
 
 
+def test_a_temperature_near_zero_is_zero(nano: LocalModel, engine: EngineThread) -> None:
+    async def run() -> None:
+        upstream = local(nano, engine, temperature=1.0)
+        answers = [(await answered(upstream, call_of(temperature=value)))[1].answer for value in (0, 1e-320)]
+        assert answers[0] is not None
+        assert answers[1] is not None
+        assert answers[0].parts == answers[1].parts
+
+    asyncio.run(run())
+
+
 class Slow:
     """A model that writes the tokens of its prompt again, one each time a test allows it."""
 
