@@ -90,7 +90,7 @@ async def test_a_version_with_another_prompt_is_stored_and_recorded(tmp_path: Pa
     [
         ("GET", "/v1/agents/nobody", None, 404, "unknown agent 'nobody'; in service: clerk, helper"),
         ("PATCH", "/v1/agents/nobody", {"is_suspended": True, **WHY}, 404, "unknown agent 'nobody'"),
-        ("PATCH", "/v1/agents/clerk", WHY, 409, "at least one of capabilities"),
+        ("PATCH", "/v1/agents/clerk", WHY, 409, "at least one of environments"),
         ("PATCH", "/v1/agents/clerk", {"max_concurrent": 0, **WHY}, 400, "max_concurrent"),
         ("PATCH", "/v1/agents/clerk", {"is_suspended": True}, 400, "why"),
         (
