@@ -44,8 +44,8 @@ from upturn.records.task import EPISODE_TASK, MODEL_CALL, Split, Task
 from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
-    CacheTokens,
     Group,
+    ModelUsage,
     Observation,
     Origin,
     Outcome,
@@ -68,7 +68,6 @@ __all__ = [
     "Alternative",
     "ApiKey",
     "Arm",
-    "CacheTokens",
     "Call",
     "CallContent",
     "CallStatus",
@@ -84,6 +83,7 @@ __all__ = [
     "Group",
     "HedgeAnswer",
     "JsonValue",
+    "ModelUsage",
     "Observation",
     "Origin",
     "Outcome",

@@ -101,6 +101,12 @@ class TaskQueue:
             return None
         return next(iter(self._pool.experiences_of(ids[-1:], tenant=tenant, has_tokens=False)))
 
+    def cost_usd(self, submission: Submission) -> float | None:
+        """Returns what a task has cost; None = unknown, or nobody counts it."""
+        if self._accounts is None:
+            return None
+        return self._accounts.cost_usd(submission.task.id, submission.task.tenant)
+
     async def _work(self) -> None:
         while True:
             await self._is_wanted.wait()
