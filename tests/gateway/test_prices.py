@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from upturn.config import (
     TenantConfig,
 )
 from upturn.dialects import ModelAnswer, ModelRequest, Text, TokenUsage
+from upturn.environments.office.kit import OfficeKit
 from upturn.gateway import Observer, Parts, Source, build_app, open_gateway
 from upturn.gateway.access import PricedTasks, open_guard
 from upturn.gateway.observation import GatewayMetrics
@@ -345,7 +347,9 @@ async def test_a_spent_budget_refuses_tasks_too(tmp_path: Path) -> None:
         opened.service.router.objective = None  # the first call is not refused for what it will probably cost
         transport = httpx2.ASGITransport(app=opened.app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            task = {"instruction": "Move the mail.", "family": "mail_move"}
+            [drawn] = islice(OfficeKit().tasks(seed=0, split="train", families=["mail_move"]), 1)
+            task = {"instruction": drawn.instruction, "family": drawn.family, "seed": drawn.seed}
+            task["context"] = dict(drawn.context)
             assert (await client.post("/v1/tasks", json=task)).status_code == 202
             called = await client.post("/v1/chat/completions", json=CHAT | {"model": "dear"})
             assert called.status_code == 200, called.text

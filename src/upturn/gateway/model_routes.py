@@ -58,6 +58,13 @@ def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
         client_of(request)
         return ModelList(data=[ModelEntry(id=name) for name in service.routes.names()])
 
+    @routes.get("/v1/models/{model:path}", tags=["models"], responses=errors(401, 403, 404))
+    async def model(model: str, request: Request) -> ModelEntry:
+        """Show a name that ``model`` may have."""
+        client_of(request)
+        service.routes.resolve(model)
+        return ModelEntry(id=model)
+
     @routes.post("/v1/messages/count_tokens", tags=["calls"], responses=errors(400, 401, 403, 413))
     async def count_tokens(request: Request, response: Response) -> TokenCount:
         """Estimate the tokens of an Anthropic message, at four bytes a token."""

@@ -224,7 +224,7 @@ class _View:
         task = Task(id="state", instruction="", family=family, environment=MODEL_CALL, tenant=self._tenant)
         screening = router.screen(task, self._among)
         forecasts = router.forecasts(family, screening.offers)
-        candidates = candidates_of(screening.offers, forecasts)
+        candidates = candidates_of(screening, forecasts)
         probabilities = router.policy.probabilities(task, candidates) if candidates else []
         entries = [
             self._candidate(family, candidate.version, probability, forecasts.get(candidate.version))

@@ -24,6 +24,7 @@ from upturn.records.decision import (
     FeedbackSubject,
     Forecast,
     TextSource,
+    eligible_alternatives,
 )
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
@@ -108,6 +109,7 @@ __all__ = [
     "Turn",
     "Usage",
     "WrittenSpan",
+    "eligible_alternatives",
     "fields_json",
     "from_fields",
     "from_json",
