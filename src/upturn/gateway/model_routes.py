@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from upturn.dialects import Message, ModelRequest, Text, dialect_of
+from upturn.dialects import Message, ModelRequest, Text, dialect_of, estimated_tokens
 from upturn.gateway.access import Guard
 from upturn.gateway.episode_name import family_name
 from upturn.gateway.http import headers_of
 from upturn.gateway.openapi import ERRORS, errors
-from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
+from upturn.loop.online import Arrival, Client, OnlineService
 
 
 class ModelEntry(BaseModel):

@@ -13,7 +13,7 @@ from upturn.gateway.openapi import errors
 from upturn.gateway.resources import Wire
 from upturn.loop.online import Client, TaskQueue, new_task_id
 from upturn.pool.calls import Submission, SubmissionState
-from upturn.records import Task
+from upturn.records import Task, Turn
 
 
 class TaskBody(Wire):
@@ -35,6 +35,9 @@ class TurnEntry(BaseModel):
 
     observation: str
     text: str
+    input_tokens: int | None = None
+    """Read by the agent's calls of models in this turn; None = there is none, or a local model answered it."""
+    output_tokens: int | None = None
 
 
 class TaskSummary(BaseModel):
@@ -60,6 +63,14 @@ class TaskEntry(TaskSummary):
     verdict: Literal["success", "failure", "missing"] | None = None
     """None = not evaluated."""
     score: float | None = None
+    input_tokens: int | None = None
+    """Read by all model calls, cached ones included; None = it has not run, or the tokens are unknown."""
+    cached_input_tokens: int | None = None
+    output_tokens: int | None = None
+    is_usage_estimated: bool = False
+    """True = a model's server did not report all tokens."""
+    cost_usd: float | None = None
+    """At the prices of now; None = it has not run, its agent has no price, or the tokens are unknown."""
     turns: list[TurnEntry] | None = None
     """None = it has not run."""
 
@@ -150,7 +161,23 @@ def _with_result(queue: TaskQueue, submission: Submission) -> TaskEntry:
     trajectory, evaluation = experience.trajectory, experience.evaluation
     entry.agent_version = trajectory.agent_version
     entry.outcome, entry.error = trajectory.outcome, trajectory.error
-    entry.turns = [TurnEntry(observation=turn.observation.text, text=turn.text) for turn in trajectory.turns]
+    entry.turns = [_turn(turn) for turn in trajectory.turns]
+    entry.cost_usd = queue.cost_usd(submission)
+    used = trajectory.usage
+    if used.prompt_tokens or used.written_tokens:
+        entry.input_tokens, entry.output_tokens = used.prompt_tokens, used.written_tokens
+        entry.cached_input_tokens = min(trajectory.cached_tokens, used.prompt_tokens)
+        entry.is_usage_estimated = trajectory.is_usage_estimated
     if evaluation is not None:
         entry.verdict, entry.score = evaluation.verdict, evaluation.score
     return entry
+
+
+def _turn(turn: Turn) -> TurnEntry:
+    used = turn.usage
+    return TurnEntry(
+        observation=turn.observation.text,
+        text=turn.text,
+        input_tokens=None if used is None else used.prompt_tokens,
+        output_tokens=None if used is None else used.written_tokens,
+    )

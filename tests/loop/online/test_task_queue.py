@@ -155,6 +155,9 @@ class Purse:
     def charge(self, task_ids: Sequence[str]) -> None:
         self.charged += task_ids
 
+    def cost_usd(self, task_id: str, tenant: str) -> float | None:
+        return None
+
 
 async def test_tasks_are_charged_and_not_run_without_means(run: ModuleType) -> None:
     purse = Purse()

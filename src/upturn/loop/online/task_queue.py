@@ -120,6 +120,12 @@ class TaskQueue:
             return None
         return next(iter(self._pool.experiences_of(ids[-1:], tenant=tenant, has_tokens=False)))
 
+    def cost_usd(self, submission: Submission) -> float | None:
+        """Returns what a task has cost; None = unknown, or nobody counts it."""
+        if self._accounts is None:
+            return None
+        return self._accounts.cost_usd(submission.task.id, submission.task.tenant)
+
     def _check(self, task: Task) -> None:
         """Raises RequestError if the task's world cannot be built.
 
