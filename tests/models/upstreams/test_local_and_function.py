@@ -279,6 +279,27 @@ def test_a_function_that_fails_is_an_error_for_a_fallback(function: Any, message
         asyncio.run(answered(FunctionUpstream(function, "f"), call_of(is_streamed=True)))
 
 
+def test_slow_functions_leave_the_threads_of_others_free() -> None:
+    entered, resume = threading.Semaphore(0), threading.Event()
+
+    def slow(_request: ModelRequest) -> str:
+        entered.release()
+        assert resume.wait(timeout=30)
+        return "late"
+
+    async def run() -> list[Any]:
+        upstream = FunctionUpstream(slow, "f")
+        calls = [asyncio.ensure_future(answered(upstream, call_of())) for _ in range(40)]  # more than a loop has
+        have_entered = await asyncio.gather(*(asyncio.to_thread(entered.acquire, timeout=30) for _ in calls))
+        assert all(have_entered), "all functions run at once, and the loop's own threads still serve"
+        resume.set()
+        answers = [outcome.answer for _, outcome in await asyncio.gather(*calls)]
+        await upstream.close()
+        return [answer.parts for answer in answers if answer is not None]
+
+    assert asyncio.run(run()) == [(Text("late"),)] * 40
+
+
 def test_a_function_that_breaks_off_ends_its_stream_with_an_error() -> None:
     streamed, outcome = asyncio.run(answered(FunctionUpstream(_breaks, "f"), call_of(is_streamed=True)))
     assert b"no more" in streamed[-1].content
