@@ -30,7 +30,6 @@ from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.task_routes import task_routes
 from upturn.loop.online import OnlineService, TaskQueue
-from upturn.pool import Pool
 from upturn.pool.calls import delete_contents
 
 _log = logging.getLogger("upturn.gateway")
@@ -51,6 +50,8 @@ class Parts(NamedTuple):
     """Further endpoints."""
     background: Callable[[], Awaitable[None]] | None = None
     """Runs beside the calls, until it is cancelled."""
+    keep_days: Callable[[], float] | None = None
+    """The retention now; None = always that of ``settings``."""
     on_stop: Callable[[], Awaitable[None]] | None = None
     """Called after the last call."""
 
@@ -112,7 +113,7 @@ class _App(FastAPI):
 
 @asynccontextmanager
 async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
-    retention = asyncio.ensure_future(_delete_old_contents(parts.service.pool, parts.settings.keep_days))
+    retention = asyncio.ensure_future(_delete_old_contents(parts))
     background = None if parts.background is None else asyncio.ensure_future(parts.background())
     if parts.tasks is not None:
         parts.tasks.start()
@@ -127,11 +128,12 @@ async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
         await parts.on_stop()
 
 
-async def _delete_old_contents(pool: Pool, keep_days: float) -> None:
+async def _delete_old_contents(parts: Parts) -> None:
     """Deletes what was said in calls once it is older than ``keep_days``, now and every hour."""
     while True:
+        days = parts.settings.keep_days if parts.keep_days is None else parts.keep_days()
         try:
-            await asyncio.to_thread(delete_contents, pool, time() - keep_days * 86_400.0)
+            await asyncio.to_thread(delete_contents, parts.service.pool, time() - days * 86_400.0)
         except UpturnError:
             _log.exception("old contents of calls could not be deleted; the next try is in an hour")
         await asyncio.sleep(3_600.0)

@@ -15,7 +15,7 @@ from time import perf_counter
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
+from upturn.dialects import Dialect, ModelRequest, RequestError, estimated_tokens, json_object
 from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
@@ -33,7 +33,7 @@ from upturn.gateway.http import (
 )
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.retries import Answered, RecentAnswers
-from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
+from upturn.loop.online import Arrival, Client, OnlineService
 
 FORWARDED = ("anthropic-version", "anthropic-beta", "openai-beta", "traceparent", "tracestate", "user-agent")
 """Headers that the upstream gets unchanged."""

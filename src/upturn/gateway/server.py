@@ -96,7 +96,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         operators = Operators(pool, guard, background.sync)
         accounts = PricedTasks(pool, guard.limiter, guard.gate, upstreams.price_of)
         tasks = _task_queue(config, keys, router, learner, learn=background.learn, accounts=accounts)
-        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls, budgets)
+        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls, budgets, guard.limiter)
         reloader = Reloader(config, source, reloaded, operators, keys=keys)
 
         async def run() -> None:
@@ -112,6 +112,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             learn=background.learn,
             further=_operations(operators, reloader, router, learn=background.learn),
             background=run,
+            keep_days=lambda: reloader.config.gateway.keep_days,
             on_stop=partial(_close, upstreams, texts),
         )
         for warning in (*keys.warnings, *_waiting(in_service)):

@@ -237,6 +237,23 @@ async def test_a_decided_release_of_a_removed_agent_stays_decided(tmp_path: Path
         assert (await server.desk.release(release))["state"] == "rolled_back"
 
 
+async def test_limits_of_tenants_and_the_retention_apply(tmp_path: Path) -> None:
+    body = {"model": "clerk", "messages": [{"role": "user", "content": "do it"}]}
+    async with served(tmp_path) as server:
+        await server.desk.call("clerk")
+        limited = '[gateway]\nkeep_days = 3.0\n[[access.tenants]]\nname = "default"\nrequests_per_minute = 1\n'
+        server.write(BASE, HELPER, limited)
+        reloaded = (await server.desk.client.post("/v1/admin/reload")).json()
+        assert reloaded["settings"] == ["access.tenants", "gateway.keep_days"]
+        statuses = [
+            (await server.desk.client.post("/v1/chat/completions", json=body)).status_code for _ in range(2)
+        ]
+        assert statuses == [200, 429]
+        server.write(BASE, HELPER)
+        assert (await server.desk.client.post("/v1/admin/reload")).status_code == 200
+        await server.desk.call("clerk")
+
+
 async def test_only_an_administrator_reloads(tmp_path: Path) -> None:
     with Pool.open(tmp_path / "pool.db") as pool:
         keys = [add_key(pool, "shop", role) for role in ("operator", "admin")]

@@ -17,7 +17,7 @@ from upturn.arbiter import AgentRegistry, Constraints, Learner, Objective, Route
 from upturn.config import ApiKeys, Config, api_keys
 from upturn.deployment import Override
 from upturn.errors import ConfigError, ReleaseError, UpturnError
-from upturn.gateway.access import BudgetPrices
+from upturn.gateway.access import BudgetPrices, Limiter
 from upturn.gateway.background import Background
 from upturn.gateway.operations.operator import Operators
 from upturn.gateway.texts import embeddings_upstream
@@ -39,6 +39,7 @@ class Reloaded(NamedTuple):
     tasks: TaskQueue
     texts: CallTexts
     budgets: BudgetPrices
+    limiter: Limiter
 
 
 class Source(NamedTuple):
@@ -105,6 +106,7 @@ class Reloader:
         if embedder is not None and server is not None and "gateway.embeddings" in changes.keys:
             embedder.replace(embeddings_upstream(server, keys))
         parts.routes.replace(config.gateway)
+        parts.limiter.configure(config.access)
         parts.texts.families = FamilyGuess(config.gateway.families, parts.texts.families.clusters)
         parts.router.objective = routing.objective
         parts.router.constraints = Constraints(config.agents, config.access.tenants)
