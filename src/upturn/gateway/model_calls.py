@@ -22,7 +22,6 @@ from upturn.gateway.episode_name import episode_name, family_name, sub_agent_nam
 from upturn.gateway.http import (
     JSON_TYPE,
     STREAM_TYPE,
-    cancel,
     code_of,
     headers_of,
     read_body,
@@ -30,7 +29,7 @@ from upturn.gateway.http import (
     send_json,
     send_start,
     unavailable,
-    until_departure,
+    while_connected,
 )
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.retries import Answered, RecentAnswers
@@ -70,16 +69,8 @@ class ModelCalls:
             body = await read_body(receive)
             permitted = self._guard.permit(headers, "call")
             arrival = self._arrival(scope, headers, body, permitted.client, started=started)
-            serving = asyncio.ensure_future(self._serve(arrival, permitted, headers, answer))
-            leaving = asyncio.ensure_future(until_departure(receive))
-            try:
-                await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                leaving.cancel()
-                if not serving.done():
-                    await cancel(serving)
-            if not serving.cancelled():
-                serving.result()
+            serving = self._serve(arrival, permitted, headers, answer)
+            await while_connected(receive, serving, is_over=lambda: answer.is_complete)
         except RequestError as exc:
             self._observer.refused(exc)
             await answer.fail(exc)
@@ -152,6 +143,7 @@ class ModelCalls:
                     kept.add(content)
                     await answer.send(content)
                 await answer.end()
+                await asyncio.sleep(0)  # the answer leaves with this turn of the event loop: what follows can wait
                 recording.finish()
 
 
@@ -163,6 +155,8 @@ class _Answer:
         self._dialect = dialect
         self._is_started = False
         self._is_streamed = False
+        self.is_complete = False
+        """Whether all of it is sent."""
         self._headers: Mapping[str, str] = {}
         self._whole: list[bytes] = []
 
@@ -184,12 +178,13 @@ class _Answer:
         """Ends the answer."""
         if self._is_streamed:
             await send_body(self._send, b"", is_last=True)
-            return
-        content = b"".join(self._whole)
-        self._is_started = True
-        headers = {**self._headers, "content-length": str(len(content))}
-        await send_start(self._send, 200, headers, JSON_TYPE)
-        await send_body(self._send, content, is_last=True)
+        else:
+            content = b"".join(self._whole)
+            self._is_started = True
+            headers = {**self._headers, "content-length": str(len(content))}
+            await send_start(self._send, 200, headers, JSON_TYPE)
+            await send_body(self._send, content, is_last=True)
+        self.is_complete = True
 
     async def replay(self, earlier: Answered) -> None:
         """Sends an earlier answer again."""

@@ -1,4 +1,4 @@
-"""Why a call is not decided, as the client is told."""
+"""The errors for clients whose call is not decided, or whose episode is not sealed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,3 +34,13 @@ def refusals(left: Left | None) -> Iterator[None]:
             code="no_agent",
             retry_after_seconds=_RETRY_SECONDS,
         ) from exc
+
+
+def busy(episode: str, count: int) -> RequestError:
+    """Returns the error for the seal of an episode of which ``count`` calls are being answered."""
+    return RequestError(
+        f"{count} calls of episode {episode!r} are being answered; seal it when they have ended",
+        status=409,
+        code="episode_busy",
+        retry_after_seconds=1,
+    )
