@@ -20,14 +20,16 @@ from upturn.config import GatewayConfig
 from upturn.dialects import DIALECTS, Dialect, RequestError, body_error, dialect_of, not_json
 from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard
+from upturn.gateway.episode_routes import episode_routes
+from upturn.gateway.feedback_routes import feedback_routes
 from upturn.gateway.health_routes import health_routes
 from upturn.gateway.http import BodyLimit, cancel, code_of, unavailable
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.openapi import EPISODE_PATH, describe_calls
-from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
+from upturn.gateway.router_state import state_routes
 from upturn.gateway.task_routes import task_routes
 from upturn.loop.online import OnlineService, TaskQueue
 from upturn.pool.calls import delete_contents
@@ -76,7 +78,9 @@ def build_app(parts: Parts) -> FastAPI:
     endpoints = list(app.routes)
     for routes in (
         model_routes(service, parts.guard),
-        resource_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
+        feedback_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
+        state_routes(service, parts.guard, metrics=settings.metrics),
+        episode_routes(service, parts.guard, parts.learn),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
         *parts.further,
