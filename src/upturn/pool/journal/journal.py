@@ -115,7 +115,7 @@ class Journal:
                 self._empty()
             if self._held and (is_last or monotonic() - self._since > _LAG_SECONDS):
                 self._hand_over()
-                self._forget()  # while nobody waits
+            self._forget()
 
     def _next_group(self) -> tuple[list[_Waiting], bool]:
         """Returns all queued rows, and whether the journal is closed after them; waits while nothing is to do."""
@@ -155,7 +155,7 @@ class Journal:
         self._last += 1
 
     def _forget(self) -> None:
-        """Deletes entries that are in the tables, if they are many."""
+        """Deletes entries that are in the tables, if they are many; after the acknowledgement, not before."""
         needed = self._handed[0].first if self._handed else self._last + 1 - len(self._held)
         if needed - self._first < _FORGOTTEN:
             return
