@@ -1,10 +1,10 @@
 """Where the gateway listens: its sockets, and serving an application on them until a signal ends it."""
 
+import errno
 import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -18,23 +18,41 @@ _STOP_SECONDS = 30
 def bind(host: str, port: int) -> list[socket.socket]:
     """Returns one bound socket for each address of the host, which does not accept connections yet.
 
-    ``port`` 0 = any free one, the same for all addresses. Raises ConfigError if an address cannot be used.
+    Addresses that this machine does not have, such as that of IPv6 where it is off, are left out if it has others.
+    ``port`` 0 = any free one, the same for all addresses. Raises ConfigError for an unusable host or port.
     """
-    with ExitStack() as opened:
-        sockets: list[socket.socket] = []
-        try:
-            for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                bound = opened.enter_context(socket.socket(family, kind, protocol))
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                bound.bind((address[0], port_of(sockets) if sockets else port, *address[2:]))
-                sockets.append(bound)
-        except OSError as exc:
-            problem = f"the gateway cannot listen at {host!r}, port {port}: {exc.strerror or exc}"
-            raise ConfigError([f"{problem}; choose others with --host and --port"]) from exc
-        opened.pop_all()
-        return sockets
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            chosen = port_of(sockets) if sockets else port
+            try:
+                sockets.append(_bound(family, kind, (address[0], chosen, *address[2:])))
+            except OSError as exc:
+                if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = exc
+        if missing is not None and not sockets:
+            raise missing
+    except OSError as exc:
+        for bound in sockets:
+            bound.close()
+        problem = f"the gateway cannot listen at {host!r}, port {port}: {exc.strerror or exc}"
+        raise ConfigError([f"{problem}; choose others with --host and --port"]) from exc
+    return sockets
+
+
+def _bound(family: int, kind: int, address: tuple[int | str, ...]) -> socket.socket:
+    opened = socket.socket(family, kind)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.bind(address)
+    except OSError:
+        opened.close()
+        raise
+    return opened
 
 
 def port_of(sockets: Sequence[socket.socket]) -> int:
