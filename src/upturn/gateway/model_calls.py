@@ -1,6 +1,6 @@
 """The endpoints of model calls, one for each dialect, as ASGI applications.
 
-Order of checks: body size, caller, model name, tools that the provider would run, fields, rates and budgets, a
+Order of checks: caller, body size, model name, tools that the provider would run, fields, rates and budgets, a
 place in service, agents. Every error has the shape of the caller's dialect. If the client leaves, the upstream's
 call is cancelled, also before the first token.
 """
@@ -65,8 +65,8 @@ class ModelCalls:
         answer = _Answer(send, self._dialect)
         try:
             headers = headers_of(scope)
-            body = await read_body(receive)
             permitted = self._guard.permit(headers, "call")
+            body = await read_body(receive)
             arrival = self._arrival(scope, headers, body, permitted.client, started=started)
             serving = self._serve(arrival, permitted, headers, answer)
             await while_connected(receive, serving, is_over=lambda: answer.is_complete)
