@@ -5,7 +5,6 @@ place in service, agents. Every error has the shape of the caller's dialect. If 
 call is cancelled, also before the first token.
 """
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -143,7 +142,6 @@ class ModelCalls:
                     kept.add(content)
                     await answer.send(content)
                 await answer.end()
-                await asyncio.sleep(0)  # the answer leaves with this turn of the event loop: what follows can wait
                 recording.finish()
 
 
