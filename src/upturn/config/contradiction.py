@@ -189,8 +189,8 @@ def _gateway(config: Config) -> Iterator[Contradiction]:
             setting = f"gateway.routes[{index}].name"
             yield Contradiction(
                 (setting, "agents"),
-                f"{setting} = {route.name!r} is the name of an agent, which calls would no longer reach; choose another "
-                "name, or give the route this agent alone",
+                f"{setting} = {route.name!r} is the name of an agent, which calls would no longer reach; choose "
+                "another name, or give the route this agent alone",
             )
         for agent in route.agents:
             if agent not in names:
