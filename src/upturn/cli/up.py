@@ -19,30 +19,31 @@ def up(
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind to. Default: gateway.host.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port. Default: gateway.port.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="Processes that have the clients' connections. Default: gateway.workers.",
+        ),
+    ] = None,
 ) -> None:
     """Serve agents to any client at one base URL; route, record and learn from every call.
 
     Without a configuration it serves the shipped model nano as two agents, one sampled and one greedy. At SIGHUP
     it reloads the configuration file.
     """
-    import uvicorn
-
-    from upturn.gateway import Source, default_config, keep_pauses_short, open_gateway
+    from upturn.gateway import Source, default_config, open_gateway, serve
 
     path = config_path or (CONFIG_PATH if CONFIG_PATH.exists() else None)
     config = default_config() if path is None else read_config(path)
     address = host or config.gateway.host
     with open_gateway(config, Source(path, os.environ), host=address) as gateway:
         print_message(f"gateway at http://{address}:{port or config.gateway.port}/v1; stop it with Ctrl-C")
-        keep_pauses_short()
-        uvicorn.run(
+        serve(
             gateway.app,
+            config.gateway,
             host=address,
             port=config.gateway.port if port is None else port,
-            loop="uvloop",
-            http="httptools",
-            log_level="warning",
-            access_log=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=30,
+            workers=workers or config.gateway.workers,
         )

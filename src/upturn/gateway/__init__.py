@@ -9,7 +9,8 @@ from upturn.gateway.app import Parts, build_app
 from upturn.gateway.default import default_config
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.operations import Source
-from upturn.gateway.server import Gateway, keep_pauses_short, open_gateway
+from upturn.gateway.server import Gateway, open_gateway
+from upturn.gateway.serving import serve
 
 __all__ = [
     "Gateway",
@@ -18,6 +19,6 @@ __all__ = [
     "Source",
     "build_app",
     "default_config",
-    "keep_pauses_short",
     "open_gateway",
+    "serve",
 ]

@@ -33,7 +33,7 @@ from upturn.loop.online.family import CallFacts
 from upturn.loop.online.routes import RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
 from upturn.loop.online.text_features import CallTexts, TextFeatures
-from upturn.models.upstreams import CallOutcome, Exchange, Upstream, UpstreamCall, UpstreamError
+from upturn.models.upstreams import CallOutcome, Chunk, Exchange, Sender, Upstream, UpstreamCall, UpstreamError
 from upturn.pool import Pool
 from upturn.pool.calls import episode_decision, latest_prefix
 from upturn.records import (
@@ -77,6 +77,8 @@ class Arrival:
     """``perf_counter`` at its arrival."""
     trace: "Callable[[LiveCall], Mapping[str, str]]" = lambda _: {}
     """Called before each try at an upstream; returns headers for it, such as a trace context."""
+    sender: Sender | None = None
+    """See ``UpstreamCall``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +374,7 @@ class LiveCall:
         arrival = self.decided.arrival
         headers = {**arrival.headers, **arrival.trace(self)}
         call = UpstreamCall(
-            arrival.body, arrival.request, arrival.dialect, headers, answer_id=self.decided.decision.id
+            arrival.body, arrival.request, arrival.dialect, headers, self.decided.decision.id, arrival.sender
         )
         earlier = self.decided.placement.extends
         if (
@@ -384,15 +386,15 @@ class LiveCall:
             return call.without_reasoning()
         return call
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The answer in the client's dialect. Before the bytes that end it are returned, the call is durable."""
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        """The answer in the client's dialect. Before the part that ends it is returned, the call is durable."""
         assert self._exchange is not None, "open comes first"
         waiting = perf_counter()
         async for chunk in self._exchange.chunks():
             self.upstream_seconds += perf_counter() - waiting
             if chunk.is_end and not self.is_stored:
                 await self._store_end(self._exchange.outcome)
-            yield chunk.content
+            yield chunk
             waiting = perf_counter()
         if not self.is_stored:
             await self._store_end(self._exchange.outcome)

@@ -6,15 +6,18 @@ requests and answers (``dialects``), the choice of an upstream (``loop.online``)
 """
 
 from upturn.models.upstreams.endpoint import EndpointUpstream
+from upturn.models.upstreams.endpoint_client import EndpointClient
 from upturn.models.upstreams.function import Answering, FunctionUpstream
 from upturn.models.upstreams.local import EngineThread, LocalUpstream
 from upturn.models.upstreams.script import Script, script_for
 from upturn.models.upstreams.upstream import (
+    Attempt,
     CallOutcome,
     Chunk,
     Endpoint,
     Exchange,
     Forwarded,
+    Sender,
     Upstream,
     UpstreamCall,
     UpstreamError,
@@ -22,9 +25,11 @@ from upturn.models.upstreams.upstream import (
 
 __all__ = [
     "Answering",
+    "Attempt",
     "CallOutcome",
     "Chunk",
     "Endpoint",
+    "EndpointClient",
     "EndpointUpstream",
     "EngineThread",
     "Exchange",
@@ -32,6 +37,7 @@ __all__ = [
     "FunctionUpstream",
     "LocalUpstream",
     "Script",
+    "Sender",
     "Upstream",
     "UpstreamCall",
     "UpstreamError",
