@@ -50,6 +50,8 @@ class _Request:
     """ASGI messages to send and tries to pass; None = the main process has ended."""
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     is_started: bool = False
+    is_complete: bool = False
+    """The last part of its answer is sent."""
 
 
 class WorkerApp:
@@ -84,7 +86,9 @@ class WorkerApp:
         leaving = asyncio.ensure_future(until_departure(receive))
         try:
             await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if not answering.done():
+            if answering.done() or request.is_complete:  # servers report a departure after the end, too
+                await answering
+            else:
                 await cancel(answering)
                 self.tries.report(request.number)
                 self.channel.send(Departed(request.number))
@@ -93,8 +97,6 @@ class WorkerApp:
             leaving.cancel()
             answering.cancel()
             del self._requests[request.number]
-        if not answering.cancelled():
-            answering.result()
 
     async def _read(self, receive: Receive) -> bytes:
         """Returns the body, at most one byte more than is allowed: the main process refuses it."""
@@ -117,6 +119,7 @@ class WorkerApp:
                     await send_body(request.send, part, is_last=False)
             else:
                 request.is_started = True
+                request.is_complete = order["type"] == "http.response.body" and not order.get("more_body", False)
                 await request.send(order)
 
     def _on_message(self, message: ToWorker) -> None:
@@ -153,6 +156,7 @@ class WorkerApp:
         for request in self._requests.values():
             request.orders.put_nowait(None)
             request.finished.set()
+        self.tries.close_all()
         self._on_stop()
 
 

@@ -49,10 +49,14 @@ class Tries:
         if (one := self._tries.pop(number, None)) is not None:
             one.close()
 
-    async def close_all(self) -> None:
-        """Ends all tries and connections."""
+    def close_all(self) -> None:
+        """Ends all tries."""
         for number in list(self._tries):
             self.close(number)
+
+    async def disconnect(self) -> None:
+        """Ends all tries and connections."""
+        self.close_all()
         for client in self._clients.values():
             await client.close()
 

@@ -38,7 +38,7 @@ async def work(end: socket, listening: list[socket], max_body_bytes: int) -> Non
     server = _Server(app)
     await app.channel.connect(end)
     await server.serve(listening)
-    await app.tries.close_all()
+    await app.tries.disconnect()
     app.channel.close()
 
 
