@@ -11,6 +11,12 @@ from types import ModuleType
 import pytest
 from hypothesis import HealthCheck, settings
 
+from upturn.threads import wait_passively
+
+# Before torch is imported, here and in child processes: `make test` has one process for each of two cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+wait_passively(os.environ)
+
 EASY = settings(deadline=None, suppress_health_check=list(HealthCheck))  # only wrong results fail on a busy machine
 settings.register_profile(
     "same", EASY, derandomize=True, database=None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from upturn.config import api_keys
+from upturn.config import ApiKeys, api_keys
 from upturn.errors import ConfigError
 from upturn.loop.trainers.registry import load_full_config, parse_full_config
 from upturn.training.algorithms.rft import RftSettings
@@ -56,7 +56,7 @@ def test_files_and_keys_that_settings_name_must_exist(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").touch()
     secrets = {"FAR_KEY": "secret", "ITS_KEY": "secret too", "PATH": "/bin"}
     config = load_full_config(path, secrets)
-    assert api_keys(config, secrets) == {"FAR_KEY": "secret", "ITS_KEY": "secret too"}
+    assert api_keys(config, secrets, path) == ApiKeys({"FAR_KEY": "secret", "ITS_KEY": "secret too"})
     assert [agent.name for agent in config.agents] == ["nano", "far"]
     assert "secret" not in config.to_json()
 

@@ -364,7 +364,9 @@ def test_the_smallest_file_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """It serves and solves some of its first tasks; the run's seed is fixed (22.9 % of 5,000 are solved)."""
     monkeypatch.chdir(tmp_path)
     [smallest] = [block for block in BLOCKS if (block.page, block.language) == ("configuration.md", "toml")]
-    (tmp_path / "upturn.toml").write_text("[tasks]\ncount = 12\n[loop]\ntrain = []\n" + smallest.text)
+    (tmp_path / "upturn.toml").write_text(
+        "[run]\nthreads = 1\n[tasks]\ncount = 12\n[loop]\ntrain = []\n" + smallest.text
+    )
     done = CliRunner().invoke(app, ["loop", "run", "--json"])
     assert done.exit_code == 0, (done.output, done.exception)
     run = json.loads(done.stdout)["run"]

@@ -62,7 +62,6 @@ def _run(program: str, variables: dict[str, str]) -> str:
     ("variables", "policy"),
     [
         ({}, "OMP_WAIT_POLICY=PASSIVE"),
-        ({"OMP_WAIT_POLICY": "ACTIVE"}, "OMP_WAIT_POLICY=ACTIVE"),
         ({"GOMP_SPINCOUNT": "100"}, "; GOMP_SPINCOUNT=100"),
     ],
 )

@@ -1,12 +1,21 @@
 """``python -m benchmarks routing``: regret in simulated scenarios against Vowpal Wabbit, and time of a decision."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from benchmarks.commands.options import AsJson, Quick, emit_and_exit
 from upturn.cli import progress
-from upturn.records import JsonValue
+from upturn.records import JsonValue, Result
+
+
+class Part(StrEnum):
+    """A part of the benchmark."""
+
+    DECISION = "decision"
+    MODELS = "models"
+    REGRET = "regret"
 
 
 def bench_routing(
@@ -15,6 +24,10 @@ def bench_routing(
     *,
     scenario: Annotated[
         list[str] | None, typer.Option(help="Scenario to simulate; repeatable. Default: all.")
+    ] = None,
+    only: Annotated[
+        list[Part] | None,
+        typer.Option(help="Part to run: time of a decision, strong and weak model, or regret; repeatable."),
     ] = None,
     quick: Quick = False,
     as_json: AsJson = False,
@@ -34,14 +47,20 @@ def bench_routing(
     if unknown := set(scenarios) - set(SCENARIOS):
         raise typer.BadParameter(f"unknown scenario {min(unknown)!r}; known: {', '.join(SCENARIOS)}")
     seeds, tasks, scenarios = (2, 200, SCENARIOS[:1]) if quick else (seeds, tasks, scenarios)
-    results = measure_time(outcomes=300 if quick else 3_000)
-    streams = 2 if quick else 8
-    with progress("strong and weak", streams) as ticker:
-        of_models, by_family = measure_strong_weak(
-            streams=streams, tasks=600 if quick else TASKS, on_done=ticker.advance
-        )
-    results += of_models
-    with progress("streams", seeds * len(scenarios)) as ticker:
-        results += measure_regret(scenarios, tasks=tasks, seeds=seeds, on_done=ticker.advance)
-    details: dict[str, JsonValue] = {"seeds": seeds, "tasks": tasks, "strong_and_weak_by_family": by_family}
+    parts = frozenset(only or Part)
+    results: list[Result] = []
+    details: dict[str, JsonValue] = {"seeds": seeds, "tasks": tasks}
+    if Part.DECISION in parts:
+        results += measure_time(outcomes=300 if quick else 3_000)
+    if Part.MODELS in parts:
+        streams = 2 if quick else 8
+        with progress("strong and weak", streams) as ticker:
+            of_models, by_family = measure_strong_weak(
+                streams=streams, tasks=600 if quick else TASKS, on_done=ticker.advance
+            )
+        results += of_models
+        details["strong_and_weak_by_family"] = by_family
+    if Part.REGRET in parts:
+        with progress("streams", seeds * len(scenarios)) as ticker:
+            results += measure_regret(scenarios, tasks=tasks, seeds=seeds, on_done=ticker.advance)
     emit_and_exit("routing", tuple(results), details, as_json=as_json)

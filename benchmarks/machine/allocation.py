@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile
 
 
 def peak_allocation(run: Callable[[], object]) -> int:
@@ -10,10 +10,10 @@ def peak_allocation(run: Callable[[], object]) -> int:
 
     Tensors that existed before do not count, nor what libraries allocate without torch.
     """
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as recorded:
+    with profile(profile_memory=True) as recorded:
         result = run()
-    assert recorded.profiler is not None and recorded.profiler.kineto_results is not None
-    events = [event for event in recorded.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert recorded.kineto_results is not None
+    events = [event for event in recorded.kineto_results.events() if event.name() == "[memory]"]
     held = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):
         held += event.nbytes()

@@ -1,10 +1,11 @@
 """The time of a routing decision among 100 agents on 64 features: the router as a whole, and the policy alone.
 
-The policy learns one outcome between two decisions, as it does in a stream of tasks.
+The policy learns one outcome between two decisions, as it does in a stream of tasks. Times are of the thread's
+processor, so that other processes count only by the caches that they take.
 """
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import thread_time_ns
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from benchmarks.routing.regret import make_stream
 from upturn.arbiter import (
     AgentRegistry,
     Candidate,
+    HierarchicalThompson,
     LinearThompson,
+    LinUCB,
     LogisticThompson,
     Router,
     RoutingOutcome,
@@ -22,7 +25,8 @@ from upturn.arbiter import (
 from upturn.records import AgentVersion, Result, Task
 
 BAR_US = 200.0
-POLICIES: tuple[Callable[[], StoredPolicy], ...] = (LinearThompson, LogisticThompson)
+POLICIES: tuple[Callable[[], StoredPolicy], ...] = (LinearThompson, LogisticThompson, LinUCB, HierarchicalThompson)
+"""The last one, the default, does not read the features."""
 
 
 def measure_time(*, candidates: int = 100, outcomes: int = 3_000, repetitions: int = 300) -> list[Result]:
@@ -50,7 +54,7 @@ class _Timed:
         self.router = Router(registry, policy, RunKey("timing"))
         self.policy = policy
         agents = sorted(f"a{number}" for number in range(candidates))
-        self.offers = [Candidate(agent, f"{agent}@1") for agent in agents]
+        self.offers = tuple(Candidate(agent, f"{agent}@1") for agent in agents)
         self._rng = np.random.default_rng(0)
         self._rates = self._rng.uniform(0.3, 0.9, candidates)
 
@@ -65,12 +69,12 @@ class _Timed:
         whole: list[float] = []
         alone: list[float] = []
         for index, task in enumerate(tasks):
-            start = perf_counter()
+            start = thread_time_ns()
             if index % 2:
                 self.policy.probabilities(task, self.offers)
             else:
                 self.router.decide(task)
-            (alone if index % 2 else whole).append(1e6 * (perf_counter() - start))
+            (alone if index % 2 else whole).append((thread_time_ns() - start) / 1e3)
             if is_learning:
                 self.learn(task)
         name = f"{self.policy.name}_{state}"
@@ -79,4 +83,6 @@ class _Timed:
 
 def _result(name: str, times: Sequence[float]) -> Result:
     low, middle, high = (float(value) for value in np.percentile(times, (5, 50, 95)))
+    if not name.startswith("decision"):
+        return Result(name, middle, "µs", low, high, len(times))
     return Result(name, middle, "µs", low, high, len(times), f"<= {BAR_US:g}", middle <= BAR_US)

@@ -42,6 +42,8 @@ def called(
         call,
         input_tokens=int(used.input_tokens),
         cached_input_tokens=int(used.cached_tokens),
+        cache_write_tokens=int(used.cache_write_tokens),
+        cache_write_1h_tokens=int(used.cache_write_1h_tokens),
         output_tokens=int(used.output_tokens),
         seconds=used.seconds,
     )
@@ -80,7 +82,7 @@ def test_answered_calls_and_routed_tasks_count(pool: Pool) -> None:
     pool.append(*called("x", used=Expected(10, 4, 5, 1.5)))
     pool.append(*called("broken", status="failed"), *called("left", status="cancelled"))
     pool.append(*executed("t"), *executed("unrouted", is_routed=False), *executed("e", environment=MODEL_CALL))
-    used = [item[1:] for item in consumption_after(pool.engine, 0, last(pool), tenant="default")]
+    used = [item[1:7] for item in consumption_after(pool.engine, 0, last(pool), tenant="default")]
     assert used == [("mail", A, 10, 4, 5, 1.5), ("desk", A, 1_000, 300, 50, 8.0)]
     assert list(consumption_after(pool.engine, 0, last(pool), tenant="other")) == []
 
@@ -103,12 +105,22 @@ def test_means_start_at_priors(pool: Pool) -> None:
             (40 + 2 * family.cached_tokens) / 3,
             (50 + 2 * family.output_tokens) / 3,
             (4 + 2 * slow) / 3,
+            0,
+            0,
         )
     )
     unknown = consumption.expected("mail", "new@1")
     assert unknown[:3] == pytest.approx(family[:3])  # the same prompts
     assert consumption.expected("other", A).seconds == pytest.approx(slow)  # the same server
     assert (consumption.count("mail", A), consumption.count("mail", "new@1")) == (1, 0)
+
+
+def test_cache_writes_are_expected_as_they_were(pool: Pool) -> None:
+    pool.append(*called("x", used=Expected(100, 0, 0, 1.0, 60, 20)))
+    overall = (60 / 3, 20 / 3)  # with the prior's two calls without any
+    family = ((60 + 2 * overall[0]) / 3, (20 + 2 * overall[1]) / 3)
+    expected = ((60 + 2 * family[0]) / 3, (20 + 2 * family[1]) / 3)
+    assert read(pool).expected("mail", A)[4:] == pytest.approx(expected)
 
 
 def test_calls_without_known_tokens_change_seconds_only(pool: Pool) -> None:

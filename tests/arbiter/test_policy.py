@@ -14,6 +14,7 @@ from upturn.arbiter.policy import (
     RoutingPolicy,
     RuleBasedRouting,
     Uniform,
+    estimates_of,
 )
 from upturn.arbiter.posterior import Posterior
 from upturn.arbiter.tally import Tally
@@ -189,3 +190,15 @@ def test_adapts_after_the_best_arm_changes(make_task: MakeTask) -> None:
     # in all of 4,000 simulated runs (lowest 64), as it was for the old best arm before (lowest 67).
     assert before[200:].count(0) >= 60, "P(chance) < 1e-3"
     assert after[100:].count(1) >= 60, "P(chance) < 1e-3"
+
+
+class _OwnBelief(Uniform):
+    """A policy of a user, who knows nothing of ``estimates``."""
+
+    def belief(self, family: str, version: str) -> Posterior | None:
+        return Posterior(3, 1) if version == "a@1" else None
+
+
+def test_estimates_are_the_means_of_the_policys_own_beliefs() -> None:
+    assert estimates_of(Uniform(), "mail", ("a@1", "b@1")) == [0.5, 0.5]
+    assert estimates_of(_OwnBelief(), "mail", ("a@1", "b@1")) == [0.75, None]

@@ -122,3 +122,18 @@ def test_remembered_posteriors_are_those_of_a_restored_tally(discount: float) ->
         for family in ("f0", "f1", "f2", "new"):
             for version in ("v0", "v1"):
                 assert tally.posterior(family, version) == restored.posterior(family, version)
+
+
+@pytest.mark.parametrize("discount", [0.9, 1.0])
+def test_means_of_many_versions_are_those_of_their_posteriors(discount: float) -> None:
+    tally = Tally(discount=discount)
+    versions = ("a@1", "b@1", "c@1")
+    for number in range(40):
+        tally.add(f"f{number % 3}", versions[number % 2], (number % 5) / 4)
+        for family in ("f0", "f1", "new"):
+            expected = [tally.posterior(family, version).mean for version in versions]
+            assert tally.means(family, versions) == expected
+    copy = Tally(discount=discount)
+    assert copy.means("f0", versions) == [0.5, 0.5, 0.5]
+    copy.restore(tally.state())
+    assert copy.means("f0", versions) == tally.means("f0", versions)

@@ -74,10 +74,10 @@ def test_identical_candidates_are_rarely_promoted_or_blamed() -> None:
 @pytest.mark.parametrize(
     "scenario",
     [
-        Scenario(0.7, 0.7, "no promotion", 5, 0.6),
+        pytest.param(Scenario(0.7, 0.7, "no promotion", 5, 0.6), marks=pytest.mark.slow),
         Scenario(0.7, 0.7, "no promotion", 20, 0.9),
         Scenario(0.9, 0.8, "no promotion", missing=Missing(1.0)),
-        Scenario(0.7, 0.7, "no promotion", missing=Missing(0.3)),
+        pytest.param(Scenario(0.7, 0.7, "no promotion", missing=Missing(0.3)), marks=pytest.mark.slow),
         Scenario(0.7, 0.6, "no promotion", missing=Missing(control_success=0.5)),
         Scenario(0.5, 0.5, "no promotion", drift=0.3),
         Scenario(0.7, 0.9, "no promotion", violations=(0.0, 0.02)),

@@ -122,6 +122,44 @@ def test_a_stream_says_what_was_written(dialect: Dialect, request_with_tools: Mo
     assert collected(events) == (Reasoning("Let me see."), *ANSWER.parts)
 
 
+def test_cache_writes_of_anthropic_are_counted_by_their_lifetime(request_with_tools: ModelRequest) -> None:
+    form = DIALECTS["messages"]
+    usage: dict[str, object] = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 300,
+        "cache_creation_input_tokens": 50,
+        "cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 20},
+        "output_tokens": 5,
+    }
+    answer: dict[str, object] = {"type": "message", "id": "a", "model": "m", "content": []}
+    answer |= {"stop_reason": "end_turn", "usage": usage}
+    read = form.read_answer(as_bytes(answer))
+    assert read.usage == TokenUsage(360, 5, 300, cache_write=50, cache_write_1h=20)
+    written = form.write_answer(read, request_with_tools)["usage"]
+    assert written == usage | {"output_tokens_details": {"thinking_tokens": 0}}
+    start: dict[str, object] = {"type": "message_start", "message": answer | {"stop_reason": None}}
+    ends = [{"output_tokens": 9}, {"input_tokens": 10, "output_tokens": 9, "cache_creation_input_tokens": 50}]
+    for counted in ends:
+        delta: dict[str, object] = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": counted}
+        events: list[dict[str, object]] = [start, delta, {"type": "message_stop"}]
+        content = b"".join(
+            b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), as_bytes(event)) for event in events
+        )
+        assert read_stream(form, content, 100)[-1] == StreamEnd("stop", replace(read.usage, output=9))
+
+
+def test_cache_writes_that_openrouter_reports_are_counted() -> None:
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 5,
+        "total_tokens": 105,
+        "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 70},
+    }
+    choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    answer = {"id": "a", "model": "m", "choices": [choice], "usage": usage}
+    assert DIALECTS["chat"].read_answer(as_bytes(answer)).usage == TokenUsage(100, 5, 20, cache_write=70)
+
+
 def test_a_stream_that_breaks_off_is_a_failure(dialect: Dialect, request_with_tools: ModelRequest) -> None:
     writer = dialect.writer(request_with_tools)
     content = b"".join(map(writer.write, EVENTS[:5]))

@@ -31,10 +31,10 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         yield opened
 
 
-def add_key(pool: Pool, tenant: str, *roles: Role) -> str:
+def add_key(pool: Pool, tenant: str, *roles: Role, usd_per_day: float | None = None) -> str:
     """A new key of the tenant."""
     made = make_key()
-    key = ApiKey(id=made.id, digest=made.digest, tenant=tenant, roles=roles, name="test", created_at=0.0)
+    key = ApiKey(made.id, made.digest, tenant, "test", roles, created_at=0.0, usd_per_day=usd_per_day)
     with KeyStore(pool.path) as store:
         store.add(key, who="test")
     return made.key

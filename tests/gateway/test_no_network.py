@@ -22,8 +22,9 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 import uvicorn
-run = uvicorn.run
-uvicorn.run = lambda app, **options: run(app, **{**options, "loop": "asyncio"})  # uvloop connects past the hook
+config = uvicorn.Config
+# uvloop connects past the hook
+uvicorn.Config = lambda app, **options: config(app, **{**options, "loop": "asyncio"})
 from upturn.cli import main
 main()
 """

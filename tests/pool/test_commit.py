@@ -55,6 +55,14 @@ def test_waiting_writers_share_one_commit(engine: Engine) -> None:
     assert stored(engine) == list(range(21))
 
 
+def test_a_database_that_cannot_be_opened_is_reported_and_nobody_waits(tmp_path: Path) -> None:
+    unusable = writing_engine(tmp_path / "no-such-folder" / "any.db")
+    with pytest.raises(
+        StoreError, match="unable to open database file; make it and its folder readable and writable"
+    ):
+        GroupCommitter(unusable)
+
+
 def test_only_the_failed_write_is_undone(engine: Engine) -> None:
     committer = GroupCommitter(engine)
 

@@ -1,3 +1,4 @@
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -81,6 +82,18 @@ def test_evidence_survives_reopening(tmp_path: Path, make_point: MakePoint) -> N
     with Pool.open(tmp_path / "pool.db") as pool:
         add(pool, points[2])
         assert list(pool.trajectories(tenant="default")) == [trajectory for _, trajectory, _ in points]
+
+
+def test_closed_pool_is_complete_in_its_one_file(tmp_path: Path, make_point: MakePoint) -> None:
+    points = [make_point(str(index)) for index in range(3)]
+    with Pool.open(tmp_path / "pool.db") as pool:
+        add(pool, *points)
+        reader = Pool.open(tmp_path / "pool.db", read_only=True)  # one that stays open keeps the other files
+        assert len(list(reader.trajectories(tenant="default"))) == 3
+    shutil.copy(tmp_path / "pool.db", tmp_path / "copy.db")
+    reader.close()
+    with Pool.open(tmp_path / "copy.db", read_only=True) as copy:
+        assert list(copy.trajectories(tenant="default")) == [trajectory for _, trajectory, _ in points]
 
 
 @pytest.mark.parametrize("name", ["a b.db", "50%.db", "what?.db", "#1.db", "ä.db"])

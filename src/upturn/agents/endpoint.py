@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from upturn.agents.agent import ModelSession, Reply
+from upturn.agents.agent import ModelSession, Reply, model_usage
 from upturn.agents.call_form import CallForm, NativeForm, TextForm
 from upturn.agents.context import Budget, ContextWindow, check_room
 from upturn.agents.recorder import LimitReachedError
 from upturn.dialects import ModelRequest, Sampling
 from upturn.errors import ConfigError
 from upturn.models import ChatEndpoint, ToolsRefusedError
-from upturn.records import Observation, Tool, Turn, Usage
+from upturn.records import Observation, Tool, Turn
 
 _BYTES_A_TOKEN = 3
 """English prose has about four bytes a token, tables and code about three; characters of other scripts have two or
@@ -105,9 +105,7 @@ class EndpointAgent:
         answer = await self._endpoint.answer(request)
         self._has_called = self._has_called or bool(form.definitions)
         first, *later = form.replies(answer)
-        counts = answer.usage
-        usage = Usage(counts.input, counts.output)
-        return [first._replace(usage=usage, cached_tokens=counts.cached_input), *later]
+        return [first._replace(usage=model_usage(answer.usage, request, answer.parts)), *later]
 
     def _within_budget(self, turns: Sequence[Turn], observation: Observation) -> tuple[Sequence[Turn], Observation]:
         if self._window is None:

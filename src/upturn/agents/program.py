@@ -23,7 +23,7 @@ from upturn.dialects import ModelAnswer, Text
 from upturn.environments import MAX_ACTION_LENGTH, action_text, recordable_text
 from upturn.models import PLAIN_NAME, FunctionNames, tool_schema
 from upturn.models.upstreams import Endpoint, EndpointUpstream
-from upturn.records import Action, JsonValue, Observation, Tool, Turn, Usage
+from upturn.records import Action, JsonValue, Observation, Tool, Turn
 
 _ERROR_LENGTH = 500
 """Characters of a command's last errors that are quoted."""
@@ -88,12 +88,7 @@ class ProgramAgent:
                 answer = await _run(self._program, attempt)
         first, *later = self._replies(answer)
         model.defer(later)
-        usages = [call.usage for call in server.calls]
-        return first._replace(
-            message=stored_calls(server.calls),
-            usage=Usage(sum(usage.input for usage in usages), sum(usage.output for usage in usages)),
-            cached_tokens=sum(usage.cached_input for usage in usages),
-        )
+        return first._replace(message=stored_calls(server.calls), usage=server.usage)
 
     def _replies(self, answer: object) -> list[Reply]:
         if isinstance(answer, Action):

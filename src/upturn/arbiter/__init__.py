@@ -49,6 +49,7 @@ from upturn.arbiter.policy import (
     RuleBasedRouting,
     StoredPolicy,
     Uniform,
+    estimates_of,
     features_of,
 )
 from upturn.arbiter.policy_check import (
@@ -136,6 +137,7 @@ __all__ = [
     "cost_usd",
     "direct_method",
     "doubly_robust",
+    "estimates_of",
     "features_of",
     "inverse_propensity",
     "learned_target",

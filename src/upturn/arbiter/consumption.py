@@ -7,6 +7,7 @@ of the version over all families. Both start at the mean over everything, and th
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from time import time
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from upturn.pool import Pool, Scope
 from upturn.pool.serving import Consumed, RouterSnapshot, consumption_after, load_router, save_router
 from upturn.records import fields_json, from_fields, record
 
-FOLD = 1
+FOLD = 2
 """Incremented when the same records give other means; older snapshots are then not used."""
 WINDOW = 200
 PRIOR = 2.0
@@ -48,17 +49,21 @@ class Means:
     cached: Mean = Mean()
     output: Mean = Mean()
     seconds: Mean = Mean()
+    cache_write: Mean = Mean()
+    cache_write_1h: Mean = Mean()
 
     def plus(self, used: Consumed) -> "Means":
         """Returns the means with one more call or task; unknown tokens change no mean."""
         seconds = self.seconds.plus(used.seconds)
         if not used.has_tokens:
-            return Means(self.input, self.cached, self.output, seconds)
+            return replace(self, seconds=seconds)
         return Means(
             self.input.plus(used.input_tokens),
             self.cached.plus(used.cached_tokens),
             self.output.plus(used.output_tokens),
             seconds,
+            self.cache_write.plus(used.cache_write_tokens),
+            self.cache_write_1h.plus(used.cache_write_1h_tokens),
         )
 
 
@@ -69,7 +74,11 @@ class Expected(NamedTuple):
     """Cached ones included."""
     cached_tokens: float
     output_tokens: float
-    seconds: float
+    seconds: float = 0.0
+    cache_write_tokens: float = 0.0
+    """Of ``input_tokens``."""
+    cache_write_1h_tokens: float = 0.0
+    """Of ``cache_write_tokens``."""
 
 
 FIRST = Expected(500.0, 0.0, 200.0, 2.0)
@@ -136,6 +145,10 @@ class Consumption:
             cell.cached.from_prior(of_family.cached.from_prior(overall.cached.from_prior(FIRST.cached_tokens))),
             cell.output.from_prior(of_family.output.from_prior(overall.output.from_prior(FIRST.output_tokens))),
             cell.seconds.from_prior(of_version.seconds.from_prior(overall.seconds.from_prior(FIRST.seconds))),
+            cell.cache_write.from_prior(of_family.cache_write.from_prior(overall.cache_write.from_prior(0.0))),
+            cell.cache_write_1h.from_prior(
+                of_family.cache_write_1h.from_prior(overall.cache_write_1h.from_prior(0.0))
+            ),
         )
 
     def count(self, family: str, version: str) -> int:

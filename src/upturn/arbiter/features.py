@@ -41,8 +41,12 @@ def task_features(task: Task) -> tuple[float, ...]:
         float(context.get("has_schema") is True),
         float(context.get("is_guess") is True),
     )
-    rounded = tuple(float(f"{value:.{_DIGITS}g}") for value in plain)
-    return rounded + _hashed(task.tenant, _TENANT) + _hashed_name(task.family) + _text_features(task)
+    return (
+        tuple(map(_rounded, plain))
+        + _hashed(task.tenant, _TENANT)
+        + _hashed_name(task.family)
+        + _text_features(task)
+    )
 
 
 def _text_features(task: Task) -> tuple[float, ...]:
@@ -56,6 +60,11 @@ def _text_features(task: Task) -> tuple[float, ...]:
 def _number(value: JsonValue) -> float:
     """Returns a count in the context; 0 for anything else, also for negative numbers."""
     return max(0.0, float(value)) if isinstance(value, int | float) else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from upturn.arbiter.policy import Candidate, RoutingOutcome, StoredPolicy, features_of
+from upturn.arbiter.policy import Candidate, RoutingOutcome, StoredPolicy, estimates_of, features_of
 from upturn.arbiter.posterior import Posterior
 from upturn.records import Decision, Task, fields_json, from_fields, record
 
@@ -67,6 +67,10 @@ class MinimumCoverage:
     def belief(self, family: str, version: str) -> Posterior | None:
         """Returns the policy's belief."""
         return self.inner.belief(family, version)
+
+    def estimates(self, family: str, versions: Sequence[str]) -> Sequence[float | None]:
+        """Returns the policy's estimates."""
+        return estimates_of(self.inner, family, versions)
 
     def state(self) -> str:
         """Returns the counts and the policy's state."""

@@ -20,13 +20,31 @@ PER = 1_000_000
 
 def cost_usd(usage: TokenUsage, price: PriceConfig) -> float:
     """Returns the cost of a call in USD."""
-    return _tokens_usd(usage.input, usage.cached_input, usage.output, price)
+    return expected_usd(
+        Expected(
+            usage.input,
+            usage.cached_input,
+            usage.output,
+            cache_write_tokens=usage.cache_write,
+            cache_write_1h_tokens=usage.cache_write_1h,
+        ),
+        price,
+    )
 
 
-def _tokens_usd(read: float, cached: float, written: float, price: PriceConfig) -> float:
-    """Returns the cost of tokens in USD. ``read`` includes ``cached``; numbers of tokens may be means."""
+def expected_usd(used: Expected, price: PriceConfig) -> float:
+    """Returns the cost of tokens, or of mean tokens, in USD."""
     cached_price = price.input if price.cached_input is None else price.cached_input
-    return ((read - cached) * price.input + cached * cached_price + written * price.output) / PER
+    write_price = price.input if price.cache_write is None else price.cache_write
+    hour_price = write_price if price.cache_write_1h is None else price.cache_write_1h
+    usd = (
+        (used.input_tokens - used.cached_tokens - used.cache_write_tokens) * price.input
+        + used.cached_tokens * cached_price
+        + (used.cache_write_tokens - used.cache_write_1h_tokens) * write_price
+        + used.cache_write_1h_tokens * hour_price
+        + used.output_tokens * price.output
+    )
+    return usd / PER
 
 
 class Objective:
@@ -98,4 +116,4 @@ def expected_cost(used: Expected, price: PriceConfig | None) -> float | None:
     """Returns the expected cost in USD; None = the price is unknown."""
     if price is None:
         return None
-    return _tokens_usd(used.input_tokens, used.cached_tokens, used.output_tokens, price)
+    return expected_usd(used, price)

@@ -91,6 +91,30 @@ def features_of(policy: RoutingPolicy, task: Task) -> tuple[float, ...]:
     return cast(ContextualPolicy, policy).features(task) if _has_features(type(policy)) else ()
 
 
+class ManyEstimates(Protocol):
+    """A policy that gives the posterior means of many versions at once, in less time than one by one."""
+
+    def estimates(self, family: str, versions: Sequence[str]) -> Sequence[float | None]:
+        """Returns the mean of ``belief`` of each version; None = the policy has no posterior."""
+
+
+def estimates_of(policy: RoutingPolicy, family: str, versions: Sequence[str]) -> Sequence[float | None]:
+    """Returns the posterior mean of each version in the family; None = the policy has no posterior."""
+    if _has_estimates(type(policy)):
+        return cast(ManyEstimates, policy).estimates(family, versions)
+    beliefs = [policy.belief(family, version) for version in versions]
+    return [None if belief is None else belief.mean for belief in beliefs]
+
+
+@lru_cache(maxsize=64)
+def _has_estimates(kind: type) -> bool:
+    """Returns True for a policy with estimates of many versions that are those of its own ``belief``.
+
+    A class that replaces the belief of its base, and not the estimates, is asked for each belief."""
+    names = next((vars(base).keys() for base in kind.__mro__ if {"belief", "estimates"} & vars(base).keys()), ())
+    return "estimates" in names
+
+
 @lru_cache(maxsize=64)
 def _has_features(kind: type) -> bool:
     """Returns True for a contextual policy; isinstance with a protocol takes 20 µs."""
@@ -116,6 +140,10 @@ class _TallyPolicy:
     def belief(self, family: str, version: str) -> Posterior | None:
         """Returns the posterior of the version's success rate in the family."""
         return self.tally.posterior(family, version)
+
+    def estimates(self, family: str, versions: Sequence[str]) -> Sequence[float]:
+        """Returns the posterior means of the versions in the family."""
+        return self.tally.means(family, versions)
 
     def state(self) -> str:
         """Returns the counts as JSON text, without settings."""

@@ -7,10 +7,21 @@ eligible if its incumbent is; the candidate of its canary is considered only the
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Lock
 
+from upturn.arbiter.policy import Candidate
 from upturn.errors import ReleaseError, UnknownNameError
-from upturn.records import MODEL_CALL, AgentLimits, AgentVersion, Task, fields_json, from_fields, record
+from upturn.records import (
+    MODEL_CALL,
+    AgentLimits,
+    AgentVersion,
+    Alternative,
+    Task,
+    fields_json,
+    from_fields,
+    record,
+)
 
 MAX_SCREENED = 1_000
 """Maximum number of remembered screenings; all are forgotten when there are more."""
@@ -81,13 +92,35 @@ class Exclusion:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Screening:
-    """The eligible agents and the excluded versions; every version in service is in exactly one of them."""
+    """The eligible agents and the excluded versions; every version in service is in exactly one of them.
+
+    The registry keeps screenings, so what is derived from one is computed once."""
 
     offers: tuple[Offer, ...]
     """By agent name."""
     exclusions: tuple[Exclusion, ...]
+
+    @cached_property
+    def incumbents(self) -> tuple[str, ...]:
+        """The incumbent of each offer."""
+        return tuple(offer.incumbent for offer in self.offers)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The candidate of each offer, without handicap."""
+        return tuple(Candidate(offer.agent, offer.incumbent) for offer in self.offers)
+
+    @cached_property
+    def excluded(self) -> tuple[Alternative, ...]:
+        """The alternative of each exclusion."""
+        return tuple(Alternative(excluded.version, 0.0, None, excluded.reason) for excluded in self.exclusions)
+
+    @cached_property
+    def has_canary(self) -> bool:
+        """Whether an eligible agent has a candidate."""
+        return any(offer.candidate is not None for offer in self.offers)
 
 
 class Load:

@@ -16,21 +16,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b, sha256
-from heapq import nlargest
 from math import fsum
 from typing import Literal
 
 from upturn.arbiter.constraint import Constraints, without
 from upturn.arbiter.objective import Objective
-from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy, features_of
+from upturn.arbiter.policy import Candidate, RoutingOutcome, RoutingPolicy, estimates_of, features_of
 from upturn.arbiter.registry import AgentRegistry, Exclusion, Load, Offer, Screening
 from upturn.errors import RoutingError
-from upturn.records import Alternative, Arm, Decision, Forecast, Task
+from upturn.records import Alternative, Arm, Decision, Forecast, Task, eligible_alternatives
 
 MAX_EPISODES = 10_000
 """Maximum number of remembered episodes; the least recently used one is dropped first."""
-MAX_ALTERNATIVES = 10_000
-"""Maximum number of versions whose latest alternative is remembered; all are forgotten when there are more."""
 
 Purpose = Literal["agent", "version"]
 
@@ -75,7 +72,6 @@ class Router:
         self._key = key
         self._max_episodes = max_episodes
         self._episodes: OrderedDict[tuple[str, str], Decision] = OrderedDict()
-        self._alternative: dict[str, Alternative] = {}  # the latest one of each version, for the next decision
 
     def decide(
         self,
@@ -201,7 +197,7 @@ class Router:
                 option for offer in screening.offers if offer.agent == earlier.agent for option in offer.versions
             ]
         forecasts = self.forecasts(task.family, screening.offers, staying)
-        candidates = candidates_of(screening.offers, forecasts)
+        candidates = candidates_of(screening, forecasts)
         probabilities = self._probabilities(task, candidates)
         index = _sample(probabilities, draw(self._key.seed, task.id, "agent"))
         offer = screening.offers[index]
@@ -209,8 +205,11 @@ class Router:
         if episode is not None and self.objective is not None and self.objective.may_switch:
             coin = f"{task.tenant}\0{episode}"  # the same arm whenever the episode comes back to the agent
         is_candidate = offer.candidate is not None and draw(self._key.seed, coin, "version") < offer.weight
-        alternatives = self._alternatives(task, screening, probabilities, forecasts)
-        chosen = offer.candidate if is_candidate and offer.candidate is not None else offer.incumbent
+        alternatives = self._alternatives(task.family, screening, probabilities, forecasts)
+        chosen, propensity = offer.incumbent, probabilities[index]
+        if offer.candidate is not None:
+            chosen = offer.candidate if is_candidate else offer.incumbent
+            propensity *= offer.weight if is_candidate else 1 - offer.weight
         reason = self._reason(task, candidates, probabilities, index)
         kept = earlier if earlier is not None and earlier.agent == offer.agent else None
         if offer.candidate is not None and kept is None:
@@ -227,7 +226,7 @@ class Router:
             alternatives=alternatives,
             agent=offer.agent,
             chosen=chosen,
-            propensity=next(option.probability for option in alternatives if option.agent_version == chosen),
+            propensity=propensity,
             reason=reason,
             episode=episode,
             release=offer.release if kept is None else kept.release,
@@ -261,49 +260,20 @@ class Router:
 
     def _alternatives(
         self,
-        task: Task,
+        family: str,
         screening: Screening,
         probabilities: Sequence[float],
         forecasts: Mapping[str, Forecast],
     ) -> tuple[Alternative, ...]:
-        """Returns every version in service: eligible ones with their probability, others with the reason."""
-        alternatives: list[Alternative] = []
-        for offer, probability in zip(screening.offers, probabilities, strict=True):
-            if offer.candidate is None:
-                alternatives.append(self._eligible(task.family, offer.incumbent, probability, forecasts))
-                continue
-            shares = {offer.incumbent: 1 - offer.weight, offer.candidate: offer.weight}
-            for version, share in shares.items():
-                if share > 0:
-                    alternatives.append(self._eligible(task.family, version, probability * share, forecasts))
-                else:
-                    reason = f"release {offer.release}: {offer.candidate} takes all of the agent's tasks"
-                    if offer.is_kept:
-                        reason = f"the episode has {offer.candidate}"
-                    alternatives.append(Alternative(version, 0.0, None, reason))
-        alternatives += [
-            Alternative(excluded.version, 0.0, None, excluded.reason) for excluded in screening.exclusions
-        ]
-        return tuple(alternatives)
-
-    def _eligible(
-        self, family: str, version: str, probability: float, forecasts: Mapping[str, Forecast]
-    ) -> Alternative:
-        """Returns the alternative; that of the latest decision if nothing is different, which is faster."""
-        belief = self.policy.belief(family, version)
-        estimate = None if belief is None else belief.mean
-        forecast = forecasts.get(version)
-        latest = self._alternative.get(version)
-        if (
-            latest is None
-            or latest.probability != probability
-            or latest.estimate != estimate
-            or latest.forecast is not forecast
-        ):
-            if len(self._alternative) >= MAX_ALTERNATIVES:
-                self._alternative.clear()
-            latest = self._alternative[version] = Alternative(version, probability, estimate, forecast=forecast)
-        return latest
+        """Returns every version in service: eligible ones with their probability, then others with the reason."""
+        versions: Sequence[str] = screening.incumbents
+        excluded: list[Alternative] = []
+        if screening.has_canary:
+            versions, probabilities, excluded = _arms(screening.offers, probabilities)
+        estimates = estimates_of(self.policy, family, versions)
+        expected = [forecasts.get(version) for version in versions] if forecasts else [None] * len(versions)
+        eligible = eligible_alternatives(versions, probabilities, estimates, expected)
+        return (*eligible, *excluded, *screening.excluded)
 
     def _reason(
         self, task: Task, candidates: Sequence[Candidate], probabilities: Sequence[float], index: int
@@ -313,12 +283,13 @@ class Router:
         agent = self._describe(family, candidates[index])
         if len(candidates) == 1:
             return f"{agent} is the only eligible agent for {family}"
-        leader, second = nlargest(2, range(len(candidates)), key=probabilities.__getitem__)
+        leader = probabilities.index(max(probabilities))
         if probabilities[leader] == min(probabilities):
             return f"{name} gives all {len(candidates)} agents equal chances for {family}; drew {agent}"
         probability = f"probability {probabilities[index]:.3f}"
         if index == leader or probabilities[index] == probabilities[leader]:
-            other = self._describe(family, candidates[second if index == leader else leader])
+            others = [*probabilities[:index], 0.0, *probabilities[index + 1 :]]
+            other = self._describe(family, candidates[others.index(max(others))])
             return f"{name} leads {family} to {agent} with {probability}, before {other}"
         preferred = self._describe(family, candidates[leader])
         return f"{name} explores {agent} for {family} with {probability}; it prefers {preferred}"
@@ -359,11 +330,40 @@ def _kept_version(screening: Screening, earlier: Decision) -> Screening:
     return Screening(tuple(offers), tuple(exclusions))
 
 
-def candidates_of(offers: Sequence[Offer], forecasts: Mapping[str, Forecast]) -> list[Candidate]:
+def _arms(
+    offers: Sequence[Offer], probabilities: Sequence[float]
+) -> tuple[list[str], list[float], list[Alternative]]:
+    """Returns versions with a share of the tasks, their probabilities, and the alternatives without a share."""
+    versions: list[str] = []
+    shares: list[float] = []
+    excluded: list[Alternative] = []
+    for offer, probability in zip(offers, probabilities, strict=True):
+        if offer.candidate is None:
+            versions.append(offer.incumbent)
+            shares.append(probability)
+            continue
+        for version, share in ((offer.incumbent, 1 - offer.weight), (offer.candidate, offer.weight)):
+            if share > 0:
+                versions.append(version)
+                shares.append(probability * share)
+                continue
+            reason = f"release {offer.release}: {offer.candidate} takes all of the agent's tasks"
+            if offer.is_kept:
+                reason = f"the episode has {offer.candidate}"
+            excluded.append(Alternative(version, 0.0, None, reason))
+    return versions, shares, excluded
+
+
+def candidates_of(screening: Screening, forecasts: Mapping[str, Forecast]) -> tuple[Candidate, ...]:
     """Returns the candidates that a policy sees, with the handicaps of their incumbents."""
     if not forecasts:
-        return [_candidate(offer.agent, offer.incumbent, 0.0) for offer in offers]
-    return [_candidate(offer.agent, offer.incumbent, forecasts[offer.incumbent].handicap) for offer in offers]
+        return screening.candidates
+    return tuple(
+        [
+            _candidate(offer.agent, offer.incumbent, forecasts[offer.incumbent].handicap)
+            for offer in screening.offers
+        ]
+    )
 
 
 @lru_cache(maxsize=10_000)

@@ -1,12 +1,14 @@
 """Success counts of each agent version in each task family, the evidence of routing policies."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from upturn.arbiter.posterior import Posterior
+from upturn.arbiter.posterior import Posterior, Shape
 from upturn.errors import RecordError
 from upturn.records import fields_json, from_fields, record
 
+MAX_FAMILIES = 64
+"""Maximum number of families whose posterior means are kept; all are dropped when there are more."""
 DEFAULT_DISCOUNT = 0.995
 """Factor on the counts of a family with each outcome in it (docs/decisions.md)."""
 
@@ -55,6 +57,7 @@ class Tally:
         self.borrow = borrow
         self._families: dict[str, dict[str, Count]] = {}
         self._posteriors: dict[str, dict[str, Posterior]] = {}  # version → family, since its counts changed
+        self._means: dict[str, dict[str, float]] = {}  # family → version, since the version's counts changed
 
     def add(self, family: str, version: str, reward: float | None) -> None:
         """Counts one outcome: a reward in [0, 1], or None for a missing verdict, which is only counted."""
@@ -67,8 +70,11 @@ class Tally:
             return
         counts.setdefault(version, Count())
         self._posteriors.pop(version, None)
+        for means in self._means.values():
+            means.pop(version, None)
         if self.discount < 1:
             self._posteriors.clear()
+            self._means.clear()
             for name, count in counts.items():
                 counts[name] = replace(
                     count, successes=count.successes * self.discount, failures=count.failures * self.discount
@@ -93,21 +99,36 @@ class Tally:
             posteriors = self._posteriors[version] = {}
         posterior = posteriors.get(family)
         if posterior is None:
-            posterior = posteriors[family] = self._posterior(family, version)
+            posterior = posteriors[family] = Posterior(*self._shape(family, version))
         return posterior
 
-    def _posterior(self, family: str, version: str) -> Posterior:
-        count = self.count(family, version)
-        other_successes = other_failures = 0.0
+    def means(self, family: str, versions: Sequence[str]) -> list[float]:
+        """Returns the posterior mean of each version's success rate in the family."""
+        means = self._means.get(family)
+        if means is None:
+            if len(self._means) >= MAX_FAMILIES:
+                self._means.clear()
+            means = self._means[family] = {}
+        for name in [name for name in versions if name not in means]:
+            alpha, beta = self._shape(family, name)
+            means[name] = alpha / (alpha + beta)
+        return list(map(means.__getitem__, versions))
+
+    def _shape(self, family: str, version: str) -> Shape:
+        """Returns the parameters of the posterior."""
+        successes = failures = other_successes = other_failures = 0.0
         for other, counts in self._families.items():
-            if other != family and version in counts:
-                other_successes += counts[version].successes
-                other_failures += counts[version].failures
+            count = counts.get(version)
+            if count is None:
+                continue
+            if other == family:
+                successes, failures = count.successes, count.failures
+            else:
+                other_successes += count.successes
+                other_failures += count.failures
         total = other_successes + other_failures
         share = min(1.0, self.borrow / total) if total > 0 else 0.0
-        return Posterior(
-            alpha=1 + count.successes + share * other_successes, beta=1 + count.failures + share * other_failures
-        )
+        return 1 + successes + share * other_successes, 1 + failures + share * other_failures
 
     def families(self) -> tuple[str, ...]:
         """Returns the families with an outcome, in alphabetical order."""
@@ -126,6 +147,7 @@ class Tally:
         """Replaces the counts by those of ``state``; raises RecordError for invalid text."""
         families = from_fields(TallyState, state).families
         self._posteriors.clear()
+        self._means.clear()
         self._families = {
             family: {version: _checked(count) for version, count in counts.items()}
             for family, counts in families.items()

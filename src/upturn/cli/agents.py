@@ -6,10 +6,19 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
+from upturn.cli.options import (
+    POOL_PATH,
+    AllTenants,
+    AsJson,
+    MetricsConfig,
+    PoolPath,
+    Tenant,
+    configured_metrics,
+    read_config,
+)
 from upturn.cli.output import emit
 from upturn.cli.release import CanaryConfig, Who, Why, show_release
-from upturn.config import CanarySettings, ValidationSettings
+from upturn.config import CanarySettings, ValidationSettings, taught_metrics
 from upturn.deployment import (
     CapabilityUpdate,
     Override,
@@ -39,16 +48,23 @@ def profile(
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
+    config: MetricsConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the success of every version in every family of the routed tasks, with 95 % intervals."""
+    """Show the success of every version in every family of the routed tasks, with 95 % intervals.
+
+    Feedback counts by the metrics of the configuration, as the router learns them.
+    """
+    metrics = configured_metrics(config)
+    scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
-        profiles = capability_profiles(opened, tenant=ALL_TENANTS if all_tenants else tenant, agents=agents or ())
+        profiles = capability_profiles(opened, tenant=scope, agents=agents or (), metrics=metrics)
         results = [
-            Result(f"{item.version} {item.family}", item.mean, "success", item.low, item.high, item.outcomes)
+            Result(f"{item.version} {item.family}", item.mean, "reward", item.low, item.high, item.outcomes)
             for item in profiles
         ]
-    emit("agents profile", results, {"agents": agents or "all"}, as_json=as_json)
+    taught = [metric.name for metric in taught_metrics(metrics)]
+    emit("agents profile", results, {"agents": agents or "all", "metrics": taught}, as_json=as_json)
 
 
 @agents_app.command("list")
@@ -71,7 +87,7 @@ def add(  # noqa: PLR0913 - a command's parameters are its options
     base: Annotated[str, typer.Argument(help="The version that it comes from, agent@version.")],
     name: Annotated[str, typer.Argument(help="Name of the new version, without its agent.")],
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     model: Annotated[str | None, typer.Option(help="For an endpoint: another model at the same server.")] = None,
     prompt_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="For a local model or an endpoint: its prompt.")
@@ -98,7 +114,7 @@ def add(  # noqa: PLR0913 - a command's parameters are its options
 def update(  # noqa: PLR0913 - a command's parameters are its options
     agent: Annotated[str, typer.Argument(help="Name of the agent.")],
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     environment: _Names = None,
     any_environment: Annotated[bool, typer.Option("--any-environment", help="It may act in any.")] = False,
     for_tenant: _Names = None,
@@ -137,7 +153,7 @@ def validate(  # noqa: PLR0913 - a command's parameters are its options
     incumbent: Incumbent,
     candidate: Candidate,
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     config: CanaryConfig = None,
     out: Annotated[Path | None, typer.Option(help="File for the validation, for `upturn agents deploy`.")] = None,
@@ -162,7 +178,7 @@ def deploy(
     incumbent: Incumbent,
     candidate: Candidate,
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     config: CanaryConfig = None,
     as_json: AsJson = False,

@@ -1,13 +1,15 @@
 """``upturn keys``: adds, lists and revokes the gateway's API keys, also while it runs."""
 
+import tomllib
 from datetime import UTC, datetime
 from getpass import getuser
+from pathlib import Path
 from time import time
 from typing import Annotated, get_args
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
+from upturn.cli.options import CONFIG_PATH, POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
 from upturn.cli.output import emit
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.pool import ALL_TENANTS, Pool
@@ -66,7 +68,13 @@ def add(  # noqa: PLR0913  a command's parameters are its options
     )
     with KeyStore(pool) as store:
         store.add(key, who=who or _user(), why=why)
-    emit("keys add", [], {"key": made.key, **_described(key, now)}, as_json=as_json)
+    details: dict[str, JsonValue] = {"key": made.key, **_described(key, now)}
+    if (usd_per_day is not None or usd_per_month is not None) and not _has_prices(CONFIG_PATH):
+        details["warning"] = (
+            f"{str(CONFIG_PATH)!r} in this folder has no [prices.NAME]: the budget counts nothing until the "
+            "gateway's configuration has the prices of its agents; calls without a price cost nothing here"
+        )
+    emit("keys add", [], details, as_json=as_json)
 
 
 @keys_app.command("list")
@@ -108,6 +116,14 @@ def _roles(names: list[str]) -> tuple[Role, ...]:
         if name not in _ROLES:
             raise UnknownNameError(f"unknown role {name!r}; known: {', '.join(_ROLES)}")
     return tuple(role for role in _ROLES if role in names)
+
+
+def _has_prices(path: Path) -> bool:
+    """Whether the configuration has any price; it is not checked here, and may not exist."""
+    try:
+        return bool(tomllib.loads(path.read_text(encoding="utf-8-sig")).get("prices"))
+    except (OSError, ValueError):
+        return False
 
 
 def _user() -> str:

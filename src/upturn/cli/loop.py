@@ -60,7 +60,7 @@ def run(
         from upturn.loop.run import choose_run, open_run
 
         run_dir = choose_run(Path(config.run.directory), "loop", resume)
-        keys = api_keys(config, os.environ)
+        keys = api_keys(config, os.environ, config_path)
         resume_command = ["upturn", "loop", "run", "--config", str(config_path), "--resume", str(run_dir)]
         resume_command += ["--forever"] if forever else []
         with (

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.options import AsJson, PoolPath, read_config
+from upturn.cli.options import POOL_PATH, AsJson, PoolPath, read_config
 from upturn.cli.output import emit, progress
 from upturn.config import CanarySettings, TaskConfig, ValidationSettings
 from upturn.deployment import (
@@ -41,8 +41,8 @@ from upturn.records import AdminAct, JsonValue, Release, Result, from_json
 
 release_app = typer.Typer()
 
-Who = Annotated[str, typer.Option("--who", help="Name of the operator; stored with the release.")]
-Why = Annotated[str, typer.Option("--why", help="Reason; stored with the release.")]
+Who = Annotated[str, typer.Option("--who", help="Name of the operator; stored.")]
+Why = Annotated[str, typer.Option("--why", help="Reason; stored.")]
 CanaryConfig = Annotated[
     Path | None,
     typer.Option("--config", help="Configuration file, whose section canary is used. Default: default settings."),
@@ -51,7 +51,7 @@ ReleaseId = Annotated[str, typer.Argument(help="Id of a release, see `upturn rel
 
 
 @release_app.command("list")
-def list_releases(pool: PoolPath, as_json: AsJson = False) -> None:
+def list_releases(pool: PoolPath = POOL_PATH, as_json: AsJson = False) -> None:
     """List the releases with their current state, oldest first."""
     with Pool.open(pool, read_only=True) as opened:
         releases = opened.states(Release)
@@ -59,7 +59,7 @@ def list_releases(pool: PoolPath, as_json: AsJson = False) -> None:
 
 
 @release_app.command("status")
-def status(release_id: ReleaseId, pool: PoolPath, as_json: AsJson = False) -> None:
+def status(release_id: ReleaseId, pool: PoolPath = POOL_PATH, as_json: AsJson = False) -> None:
     """Show a release: success of both arms, the evidence so far, and the reason for its state."""
     with Pool.open(pool, read_only=True) as opened:
         release = find_release(opened.states(Release), release_id)
@@ -71,7 +71,7 @@ def start(  # noqa: PLR0913 - a command's parameters are its options
     incumbent: Annotated[str, typer.Argument(help="The serving version, agent@version.")],
     candidate: Annotated[str, typer.Argument(help="The new version, agent@version. Both are stored in the pool.")],
     *,
-    pool: PoolPath,
+    pool: PoolPath = POOL_PATH,
     validation: Annotated[
         Path | None, typer.Option(help="File with a passed validation: validation.json of a run.")
     ] = None,
@@ -95,7 +95,9 @@ def _add_command(name: str, act: Callable[[Release, Override], Release], summary
     """Adds a command with which an operator changes a release."""
 
     @release_app.command(name, help=summary)
-    def command(release_id: ReleaseId, *, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False) -> None:
+    def command(
+        release_id: ReleaseId, *, pool: PoolPath = POOL_PATH, who: Who, why: Why, as_json: AsJson = False
+    ) -> None:
         with Pool.open(pool, beside=True) as opened:
             release = opened.change(
                 Release, lambda states: act(find_release(states.all(), release_id), Override(who, why))

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from upturn.pool import Pool
 
 MAX_LINES_SHOWN = 20
-MAX_FAMILIES_SHOWN = 60
 """Maximum number of quarantined lines to print; ``--json`` prints all."""
+
+MAX_FAMILIES_SHOWN = 60
+"""Maximum number of families to print; ``--json`` prints all."""
 
 MAX_ROUNDS = 250
 """Number of policy updates per order that the default wave aims at for a single family."""
@@ -242,7 +244,7 @@ def evaluate(  # noqa: PLR0913 - a command's parameters are its options
 
 
 @route_app.command("freeze")
-def stop_learning(*, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False) -> None:
+def stop_learning(*, pool: PoolPath = POOL_PATH, who: Who, why: Why, as_json: AsJson = False) -> None:
     """Stop the router from learning: its probabilities stay as they are, and evidence is only stored."""
     from upturn.pool.access import freeze
 
@@ -254,7 +256,7 @@ def stop_learning(*, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False
 
 
 @route_app.command("unfreeze")
-def learn_again(*, pool: PoolPath, who: Who, why: Why, as_json: AsJson = False) -> None:
+def learn_again(*, pool: PoolPath = POOL_PATH, who: Who, why: Why, as_json: AsJson = False) -> None:
     """Let the router learn again, first what was stored meanwhile."""
     from upturn.loop.run import CONFIGURATION
     from upturn.pool.access import current_freeze, unfreeze

@@ -190,6 +190,7 @@ class _Runner:
         from upturn.environments.office import TimedKit
 
         self._kit, self._config, self._batch_size = TimedKit(time.monotonic), config, options.together
+        self._config_path = options.config_path
         self._version = None if options.agent == ORACLE else _agent_version(options.agent, config)
         self.agent_id = ORACLE if self._version is None else self._version.id
 
@@ -232,8 +233,8 @@ class _Runner:
         limits, keys, seed, device = Limits(), {}, 0, "auto"
         if config is not None:
             seed, limits, device = config.run.seed, limits_of(config), config.run.device
-            variables = api_keys(config, os.environ)
-            keys = {agent.name: variables.get(agent.api_key_env, "") for agent in config.agents}
+            stored = api_keys(config, os.environ, self._config_path)
+            keys = {agent.name: stored.of(agent) for agent in config.agents}
         is_local = self._version.kind == "local_model"
         runtime = AgentRuntime(
             self._kit,

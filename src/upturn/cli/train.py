@@ -79,7 +79,7 @@ def _plan(algorithm: str, config_path: Path, *, as_json: bool) -> None:
         check(config, algorithm)
         entry, run_dir = algorithm_of(algorithm), Path(folder) / "plan"
         copied = with_copied_pool(config, Path(folder), is_read="pool" in entry.uses)
-        command, keys = f"train {algorithm} --dry-run", api_keys(config, os.environ)
+        command, keys = f"train {algorithm} --dry-run", api_keys(config, os.environ, config_path)
         with open_run(copied, run_dir, command, view, api_keys=keys) as opened:
             context = replace(opened, config=config)  # messages name the original pool
             try:
@@ -113,7 +113,9 @@ def _train(algorithm: str, config_path: Path, resume: str | None, *, as_json: bo
         with (
             resume_hint(shlex.join(launch_command(world, resume_command))),
             lead_ranks(world),
-            open_run(config, run_dir, name, view, api_keys=api_keys(config, os.environ), world=world) as context,
+            open_run(
+                config, run_dir, name, view, api_keys=api_keys(config, os.environ, config_path), world=world
+            ) as context,
         ):
             outcome = run_training(context, algorithm)
             card = write_card(context, outcome)

@@ -5,6 +5,7 @@ A setting has one name, one default and one validation: the classes here, and th
 base of all sections), then ``config`` and ``load``.
 """
 
+from upturn.config.api_key import ApiKeys, api_keys
 from upturn.config.combination import Contradiction
 from upturn.config.config import CORE, TABLES, Config
 from upturn.config.contradiction import contradictions
@@ -24,7 +25,7 @@ from upturn.config.learning import (
     Recomputed,
     RolloutConfig,
 )
-from upturn.config.load import SHIPPED_MODELS, api_keys, load_config, overlaps, parse_config
+from upturn.config.load import SHIPPED_MODELS, load_config, overlaps, parse_config
 from upturn.config.metric import MetricConfig, MetricLevel, declared_metrics, joint_reward, taught_metrics
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
@@ -37,7 +38,6 @@ from upturn.config.routing import (
     RoutingConfig,
 )
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
-from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
     HUB_NAME,
     AgentConfig,
@@ -49,6 +49,7 @@ from upturn.config.section import (
     ReadinessConfig,
     RewardConfig,
     RunConfig,
+    ScheduleConfig,
     TaskConfig,
     TrackerConfig,
 )
@@ -56,6 +57,7 @@ from upturn.config.settings import (
     Count,
     FilePath,
     ImportPath,
+    Keyed,
     Name,
     NotNegative,
     Positive,
@@ -93,6 +95,7 @@ __all__ = [
     "AccessConfig",
     "AdapterSettings",
     "AgentConfig",
+    "ApiKeys",
     "CanarySettings",
     "Config",
     "ContextConfig",
@@ -106,6 +109,7 @@ __all__ = [
     "GateSettings",
     "GatewayConfig",
     "ImportPath",
+    "Keyed",
     "LevelSettings",
     "LimitSettings",
     "Limits",

@@ -12,7 +12,6 @@ from upturn.config.learning import AdapterSettings, CurriculumSettings, Optimise
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import RoutingConfig
-from upturn.config.schedule import ScheduleConfig
 from upturn.config.section import (
     AgentConfig,
     EnvironmentConfig,
@@ -21,6 +20,7 @@ from upturn.config.section import (
     ReadinessConfig,
     RewardConfig,
     RunConfig,
+    ScheduleConfig,
     TaskConfig,
     TrackerConfig,
 )

@@ -7,6 +7,7 @@ so a saved configuration, which contains every setting, is accepted.
 from collections.abc import Iterator
 from typing import Any
 
+from upturn.config.api_key import keyed_settings
 from upturn.config.combination import Contradiction, without_effect
 from upturn.config.config import Config
 from upturn.config.learning import OptimiserSettings, RolloutConfig
@@ -37,6 +38,7 @@ _SETTINGS_BY_KIND = {
         "prompt",
         "temperature",
         "api_key_env",
+        "api_key_file",
         "context",
         "timeout_seconds",
         "retries",
@@ -50,6 +52,7 @@ _SETTINGS_BY_KIND = {
         "import_path",
         "command",
         "api_key_env",
+        "api_key_file",
         "timeout_seconds",
         "retries",
         "upstream",
@@ -64,7 +67,16 @@ _REQUIRED_BY_KIND = {
     "callable": ("import_path",),
     "rule_based": ("import_path",),
 }
-_ENGINE_SETTINGS = {"url", "dialect", "weights", "logprobs", "api_key_env", "timeout_seconds", "max_length"}
+_ENGINE_SETTINGS = {
+    "url",
+    "dialect",
+    "weights",
+    "logprobs",
+    "api_key_env",
+    "api_key_file",
+    "timeout_seconds",
+    "max_length",
+}
 _UNUSED_BY_PLACE = {
     "process": {"workers", "address", "gpus_per_worker", "folder", *_ENGINE_SETTINGS},
     "ray": _ENGINE_SETTINGS,
@@ -83,7 +95,15 @@ def contradictions(config: Config) -> list[Contradiction]:
         *_precision(config),
         *_gateway(config),
         *_schedule(config),
+        *_keys(config),
     ]
+
+
+def _keys(config: Config) -> Iterator[Contradiction]:
+    for name, settings in keyed_settings(config):
+        if settings.api_key_env and settings.api_key_file:
+            names = (f"{name}.api_key_env", f"{name}.api_key_file")
+            yield Contradiction(names, f"{' and '.join(names)} both name the API key; set one of them")
 
 
 def _agents(config: Config) -> Iterator[Contradiction]:

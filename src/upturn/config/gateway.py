@@ -8,7 +8,7 @@ from pydantic import Field
 from upturn.config.family import FamilyRule
 from upturn.config.keys import ProviderToolPolicy
 from upturn.config.metric import MetricConfig
-from upturn.config.settings import Count, Name, Positive, Settings, settings
+from upturn.config.settings import Count, FilePath, Name, Positive, Settings, settings
 
 
 @settings
@@ -41,7 +41,11 @@ class EmbeddingsConfig(Settings):
     model: Annotated[str, Field(min_length=1)]
     """Name of the model there."""
     api_key_env: str = ""
-    """Environment variable with the API key. Empty = none is needed."""
+    """Environment variable with the API key. Empty = no key is sent,
+    unless ``api_key_file`` names one."""
+    api_key_file: FilePath = ""
+    """File with the API key as its content, in place of ``api_key_env``; relative to the folder of the
+    configuration file. It is read at the start and at each reload."""
     timeout_seconds: Positive = 0.5
     """Longest time that a call waits for its embedding. Then its words are hashed."""
     dimensions: Count | None = None

@@ -125,7 +125,11 @@ class RolloutConfig(Settings):
     distribution that it samples from, which policy gradients need at other temperatures. ``auto``: the engine's
     default, raw for vLLM and processed for SGLang."""
     api_key_env: str = ""
-    """For engine: name of the environment variable with the API key. Empty = no key is sent."""
+    """For engine: name of the environment variable with the API key. Empty = no key is sent,
+    unless ``api_key_file`` names one."""
+    api_key_file: FilePath = ""
+    """For engine: file with the API key as its content, in place of ``api_key_env``; relative to the folder of the
+    configuration file."""
     timeout_seconds: Positive = 120.0
     """For engine: timeout of one try of a request, also of loading weights."""
     max_length: Count | None = None

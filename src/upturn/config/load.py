@@ -1,8 +1,8 @@
 """Loading a configuration: all problems are reported together, before any work.
 
 Order of checks: the file is readable; it is TOML; each setting is valid; settings do not contradict each other;
-files and environment variables exist; environments and functions exist. A failure of one of the first two ends the
-checks.
+files, environment variables and API keys exist; environments and functions exist. A failure of one of the first two
+ends the checks.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from upturn.config.api_key import read_api_keys
 from upturn.config.config import CORE, OPTIONAL, TABLES, Config
 from upturn.config.contradiction import contradictions
 from upturn.config.learning import OptimiserSettings
@@ -64,17 +65,13 @@ def load_config(
         raise ConfigError([f"{str(path)!r} is not TOML: {exc}"]) from exc
     config, problems, invalid = _parse(raw, sections)
     if config is not None:
-        problems += _missing_resources(config, environ)
+        problems += _missing_resources(config)
+        problems += read_api_keys(config, environ, path).problems
         if problems and check_names is not None:
             problems += check_names(config, invalid)
     if problems or config is None:
         raise ConfigError(problems)
     return config
-
-
-def api_keys(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the API keys by environment variable, for all ``api_key_env`` settings; all variables must be set."""
-    return {variable: environ[variable] for _, variable in _key_variables(config)}
 
 
 def parse_config(raw: Raw, sections: Mapping[str, type[Settings]] = {}) -> Config:
@@ -247,8 +244,8 @@ def _unknown(name: str, known: Collection[str], noun: str) -> str:
     return f"{name}: unknown {noun}; {hint}known: {', '.join(known)}"
 
 
-def _missing_resources(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """Returns problems with files, folders, models and environment variables that settings name."""
+def _missing_resources(config: Config) -> list[str]:
+    """Returns problems with files, folders and models that settings name."""
     problems = []
     relative_to = f"(relative to {str(Path.cwd())!r})"
     if Path(config.run.directory).is_file():
@@ -267,9 +264,6 @@ def _missing_resources(config: Config, environ: Mapping[str, str]) -> list[str]:
                 f"{setting} = {model!r} is no folder {relative_to} and no Hugging Face name (owner/name); "
                 f"{' and '.join(map(repr, SHIPPED_MODELS))} ships with Upturn"
             )
-    for setting, variable in _key_variables(config):
-        if not environ.get(variable):
-            problems.append(f"{setting} = {variable!r}: that environment variable is not set; export it")
     return problems
 
 
@@ -280,16 +274,3 @@ def _local_models(config: Config) -> Iterator[tuple[str, str]]:
             yield f"agents[{index}].model", agent.model
     for name, section in config.algorithms.items():
         yield from ((f"{name}.{setting}", model) for setting, model in section.local_models())
-
-
-def _key_variables(config: Config) -> Iterator[tuple[str, str]]:
-    """Yields (setting, variable) for each setting that names an environment variable with an API key."""
-    for index, agent in enumerate(config.agents):
-        if agent.api_key_env:
-            yield f"agents[{index}].api_key_env", agent.api_key_env
-    if config.rollouts.api_key_env:
-        yield "rollouts.api_key_env", config.rollouts.api_key_env
-    if config.gateway.embeddings is not None and config.gateway.embeddings.api_key_env:
-        yield "gateway.embeddings.api_key_env", config.gateway.embeddings.api_key_env
-    for name, section in config.algorithms.items():
-        yield from ((f"{name}.{setting}", variable) for setting, variable in section.key_variables())

@@ -15,3 +15,9 @@ class PriceConfig(Settings):
     """Price of written tokens, reasoning included."""
     cached_input: NotNegative | None = None
     """Price of read tokens that were in the server's cache. Unset = the price of other input."""
+    cache_write: NotNegative | None = None
+    """Price of read tokens that the server wrote into its cache. Unset = the price of other input. Anthropic takes
+    1.25 times as much."""
+    cache_write_1h: NotNegative | None = None
+    """Price of those that it keeps for an hour instead of five minutes. Unset = ``cache_write``. Anthropic takes
+    twice the price of other input."""

@@ -186,7 +186,11 @@ class AgentConfig(AgentEligibility):
     command: tuple[str, ...] = ()
     """For program: the command with its arguments, in place of a function."""
     api_key_env: str = ""
-    """For endpoint and program: name of the environment variable with the API key. Empty = no key is sent."""
+    """For endpoint and program: name of the environment variable with the API key. Empty = no key is sent,
+    unless ``api_key_file`` names one."""
+    api_key_file: FilePath = ""
+    """For endpoint and program: file with the API key as its content, in place of ``api_key_env``; relative to the
+    folder of the configuration file. It is read at the start and at each reload."""
     timeout_seconds: Positive | None = None
     """For endpoint and program: seconds that one try of a call may take. Unset = 60."""
     retries: WholeNumber | None = None
@@ -279,3 +283,15 @@ class LoopConfig(Settings):
     train: tuple[Literal["sft", "grpo"], ...] = ("sft", "grpo")
     """Algorithms that train a candidate in each cycle. Empty = the loop only routes and records. ``upturn train``
     ignores it."""
+
+
+@settings
+class ScheduleConfig(Settings):
+    """When ``upturn loop run`` begins the next cycle. With this section, or with ``--forever``, the loop goes on
+    until it is stopped, or its tasks end. ``loop.cycles`` then has no effect."""
+
+    every_hours: Positive | None = None
+    """Hours from the beginning of a cycle to that of the next. Unset = the next begins when one has ended."""
+    after_outcomes: Count | None = None
+    """Number of outcomes (verdicts, feedback) that routing must have learned since a cycle began before the next
+    begins. Unset = any number."""

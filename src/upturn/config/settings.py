@@ -15,6 +15,7 @@ from typing import (
     Annotated,
     Any,
     ClassVar,
+    Protocol,
     TypeAlias,
     TypeVar,
     cast,
@@ -67,6 +68,18 @@ Raw: TypeAlias = Mapping[str, Any]
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
+class Keyed(Protocol):
+    """Settings that may name an API key."""
+
+    @property
+    def api_key_env(self) -> str:
+        """Name of an environment variable; empty = none."""
+
+    @property
+    def api_key_file(self) -> str:
+        """Path of a file; empty = none."""
+
+
 class Settings:
     """Base of all settings."""
 
@@ -84,8 +97,8 @@ class Settings:
         """Yields (setting, model) for each setting that names a model to run on this machine."""
         yield from ()
 
-    def key_variables(self) -> Iterator[tuple[str, str]]:
-        """Yields (setting, variable) for each setting that names an environment variable with an API key."""
+    def keyed(self) -> Iterator[tuple[str, Keyed]]:
+        """Yields (name, settings) for all settings inside that may name an API key."""
         yield from ()
 
     @classmethod

@@ -44,6 +44,11 @@ class UpstreamConfig(Settings):
     retry_share: NotNegative = 0.2
     """Largest share of retries in the calls of the last 10 seconds, so that retries do not overload a server that
     fails; ten retries are always allowed."""
+    hedge_after_seconds: Positive | None = None
+    """Seconds after which a call whose answer has not begun is sent a second time to the same server; the first to
+    answer is used, the other is cancelled, and the server may charge for both. It counts as a retry in
+    ``retry_share``, and needs a free place of ``max_concurrent``. An answer that is not streamed begins when all of
+    it is written. Unset = never."""
     max_concurrent: Count = 256
     """Calls at the same time; further ones wait."""
     max_waiting: WholeNumber = 256
@@ -56,6 +61,10 @@ class UpstreamConfig(Settings):
     """Largest answer; a larger one is refused."""
 
     def problems(self) -> Iterator[str | None]:
-        """Yields a capture of tokens that the form of the API does not have."""
+        """Yields a capture of tokens that the API does not have, and second attempts that cannot begin."""
         has_none = self.tokens != "none" and self.dialect != "chat"
         yield f"tokens={self.tokens!r} needs dialect='chat', got {self.dialect!r}" if has_none else None
+        if (after := self.hedge_after_seconds) is not None:
+            hedge, limit = f"hedge_after_seconds={after!r}", self.timeouts.first_token
+            yield f"{hedge} is never reached with timeouts.first_token={limit!r}" if after >= limit else None
+            yield f"{hedge} needs max_concurrent of at least 2, got 1" if self.max_concurrent == 1 else None

@@ -144,9 +144,11 @@ class CapabilityProfiles:
         ]
 
 
-def capability_profiles(pool: Pool, *, tenant: Scope, agents: Sequence[str] = ()) -> list[Capability]:
+def capability_profiles(
+    pool: Pool, *, tenant: Scope, agents: Sequence[str] = (), metrics: Sequence[MetricConfig] = ()
+) -> list[Capability]:
     """Returns the results of every version in every family; see ``CapabilityProfiles``."""
-    return CapabilityProfiles(pool, tenant=tenant).of(agents)
+    return CapabilityProfiles(pool, tenant=tenant, metrics=metrics).of(agents)
 
 
 @record

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
 
 from upturn.deployment.best_agent import BestAgentRule, Evidence, Observations, observe
 from upturn.interval import clopper_pearson_interval
@@ -97,6 +96,8 @@ def simulate_best_agent(
 def median_with_limits(tasks: npt.NDArray[np.int64], confidence: float = 0.95) -> tuple[float, float, float]:
     """Returns the median and its exact limits, which are order statistics (David and Nagaraja 2003, section
     7.1)."""
+    from scipy.stats import binom  # half a second to import
+
     ordered = np.sort(tasks)
     low = int(binom.ppf((1.0 - confidence) / 2.0, ordered.size, 0.5))
     last = ordered.size - 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.special import betainc
 
 from upturn.deployment.sequential import FloatArray
 from upturn.interval import RESAMPLES, by_cluster
@@ -29,7 +29,8 @@ def paired_worse_p(
         return 1.0
     sizes = np.abs(nonzero)
     if np.all(sizes == sizes[0]):
-        return float(binom.sf(int((nonzero < 0).sum()) - 1, nonzero.size, 0.5))
+        below = int((nonzero < 0).sum())
+        return float(betainc(below, nonzero.size - below + 1, 0.5)) if below else 1.0  # P(binomial >= below)
     rng = np.random.default_rng(seed)
     signs = rng.integers(0, 2, size=(resamples, nonzero.size), dtype=np.int8).astype(np.float64) * 2.0 - 1.0
     # The tolerance is for sums that are equal in exact arithmetic.

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from upturn.config import CanarySettings
 from upturn.deployment.sequential import (
@@ -336,5 +336,5 @@ def _keeps_hard(state: CanaryState, settings: CanarySettings) -> BoolArray:
     task with unknown costs counts as a violation."""
     tasks, unknown = state.count(CANDIDATE, Count.TASKS), state.count(CANDIDATE, Count.HARD_UNREPORTED)
     limit = 1.0 - 0.05 ** (1.0 / settings.hard_tasks)
-    upper = beta.ppf(0.95, unknown + 1.0, np.maximum(tasks - unknown, 1e-9))
+    upper = betaincinv(unknown + 1.0, np.maximum(tasks - unknown, 1e-9), 0.95)
     return np.asarray((state.count(CANDIDATE, Count.HARD) == 0) & (upper <= limit * (1.0 + 1e-9)))

@@ -30,7 +30,22 @@ from upturn.dialects.conversation import (
     ToolDefinition,
     ToolResult,
 )
-from upturn.dialects.dialect import Dialect, EventReader, EventWriter, Json, RequestError, json_object
+from upturn.dialects.dialect import (
+    Dialect,
+    EventReader,
+    EventWriter,
+    Json,
+    RequestError,
+    body_error,
+    json_object,
+    not_json,
+)
+from upturn.dialects.estimate import (
+    credible_usage,
+    estimated_tokens,
+    estimated_usage,
+    message_text,
+)
 from upturn.dialects.registry import DIALECTS, DialectName, dialect_of
 from upturn.dialects.sse import EventParser, ServerEvent, write_event
 
@@ -68,7 +83,13 @@ __all__ = [
     "ToolDefinition",
     "ToolResult",
     "Toolbox",
+    "body_error",
+    "credible_usage",
     "dialect_of",
+    "estimated_tokens",
+    "estimated_usage",
     "json_object",
+    "message_text",
+    "not_json",
     "write_event",
 ]

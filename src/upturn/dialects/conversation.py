@@ -170,6 +170,10 @@ class TokenUsage:
     """Of ``input``: read from the provider's cache."""
     reasoning: int = 0
     """Of ``output``."""
+    cache_write: int = 0
+    """Of ``input``: written to the provider's cache."""
+    cache_write_1h: int = 0
+    """Of ``cache_write``: kept for an hour."""
 
 
 @record

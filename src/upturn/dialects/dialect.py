@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,6 +14,7 @@ from upturn.records import JsonValue
 Json = dict[str, JsonValue]
 WireT = TypeVar("WireT", bound="Wire")
 BROKEN_OFF = StreamFailure("the upstream ended its stream before the answer was complete")
+_LONGEST_MESSAGE = 4_000
 _ALTERNATIVE = re.compile(r"str|int|float|bool|(list|dict|literal)\[.*|_?[A-Z]\w*|function-.*")
 """Names of a union's alternatives in the place of a pydantic error; fields are in lower case."""
 
@@ -32,7 +33,8 @@ class RequestError(UpturnError, ValueError):
     ) -> None:
         """``code``: for programs, such as ``unknown_model``. ``field``: the one that is wrong; empty = none.
         ``retry_after_seconds``: after which the same request may succeed; None = unknown, or never."""
-        super().__init__(message)
+        half = _LONGEST_MESSAGE // 2  # what a client sends may be long, and stands between the problem and the cure
+        super().__init__(message if len(message) <= 2 * half else f"{message[:half]} … {message[-half:]}")
         self.retry_after_seconds = retry_after_seconds
         self.status = status
         self.code = code
@@ -109,13 +111,31 @@ def parse(kind: type[WireT], body: bytes) -> WireT:
     try:
         return kind.model_validate_json(body, strict=True)
     except ValidationError as exc:
-        # of a union's alternatives, the one that fits furthest
-        first = max(exc.errors(include_url=False), key=lambda error: len(error["loc"]))
-        field = ".".join(str(part) for part in first["loc"] if not _ALTERNATIVE.fullmatch(str(part)))
-        if first["type"] == "json_invalid":
-            raise RequestError(f"the body is not JSON: {first['msg']}", code="invalid_json") from exc
-        where = field or "the body"
-        raise RequestError(f"{where}: {first['msg']}, got {first['input']!r:.200}", field=field) from exc
+        raise body_error(exc.errors(include_url=False)) from exc
+
+
+def body_error(problems: Sequence[Mapping[str, Any]]) -> RequestError:
+    """The error for a body that does not fit, by pydantic's problems: the first one, its field and the value."""
+    first = max(
+        problems, key=lambda problem: len(problem["loc"])
+    )  # of a union's alternatives, the one that fits best
+    field = ".".join(str(part) for part in first["loc"] if not _ALTERNATIVE.fullmatch(str(part)))
+    where = field or "the body"
+    match first["type"]:
+        case "json_invalid":
+            return not_json(first["msg"].removeprefix("Invalid JSON: "))
+        case "missing":
+            return RequestError(f"{where} is missing", field=field)
+        case "extra_forbidden":
+            return RequestError(f"{where} is no field of this request; /openapi.json lists them", field=field)
+        case "model_attributes_type":  # pydantic's text is about Python's types
+            return RequestError(f"{where}: Input should be an object, got {first['input']!r:.200}", field=field)
+    return RequestError(f"{where}: {first['msg']}, got {first['input']!r:.200}", field=field)
+
+
+def not_json(reason: str) -> RequestError:
+    """The error for a body that cannot be read."""
+    return RequestError(f"the body is not JSON: {reason}", code="invalid_json")
 
 
 def refuse(values: Mapping[str, Any], remedy: str) -> None:

@@ -6,6 +6,7 @@ documents, tools that the provider runs, cache marks (dropped), stored files.
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -149,6 +150,10 @@ class _OutputDetails(Wire):
     thinking_tokens: int | None = None
 
 
+class _CacheCreation(Wire):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class Usage(Wire):
     """The usage of an answer or of an event; counts that it lacks are None."""
 
@@ -156,6 +161,7 @@ class Usage(Wire):
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
     output_tokens_details: _OutputDetails | None = None
 
     def counted(self, earlier: TokenUsage = _NO_TOKENS) -> TokenUsage:
@@ -163,10 +169,15 @@ class Usage(Wire):
         details = self.output_tokens_details
         thoughts = (details and details.thinking_tokens) or 0
         if self.input_tokens is None:
-            return TokenUsage(earlier.input, self.output_tokens or earlier.output, earlier.cached_input, thoughts)
-        cached = self.cache_read_input_tokens or 0
-        total = self.input_tokens + cached + (self.cache_creation_input_tokens or 0)
-        return TokenUsage(total, self.output_tokens or 0, cached, thoughts)
+            return replace(earlier, output=self.output_tokens or earlier.output, reasoning=thoughts)
+        cached, written = self.cache_read_input_tokens, self.cache_creation_input_tokens
+        cached = earlier.cached_input if cached is None else cached
+        written = earlier.cache_write if written is None else written
+        for_an_hour = earlier.cache_write_1h
+        if self.cache_creation is not None:
+            for_an_hour = self.cache_creation.ephemeral_1h_input_tokens or 0
+        total = self.input_tokens + cached + written
+        return TokenUsage(total, self.output_tokens or 0, cached, thoughts, written, for_an_hour)
 
 
 class _Answer(Wire):
@@ -439,10 +450,14 @@ def write_answer(answer: ModelAnswer, request: ModelRequest) -> Json:  # noqa: A
 def write_usage(usage: TokenUsage) -> Json:
     """The usage field."""
     return {
-        "input_tokens": usage.input - usage.cached_input,
+        "input_tokens": usage.input - usage.cached_input - usage.cache_write,
         "output_tokens": usage.output,
         "cache_read_input_tokens": usage.cached_input,
-        "cache_creation_input_tokens": 0,
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.cache_write - usage.cache_write_1h,
+            "ephemeral_1h_input_tokens": usage.cache_write_1h,
+        },
         "output_tokens_details": {"thinking_tokens": usage.reasoning},
     }
 

@@ -19,6 +19,8 @@ class CachedTokens(Wire):
     """Of a prompt's tokens."""
 
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    """OpenRouter's, for models whose cache writes have a price; OpenAI has none."""
 
 
 class ReasoningTokens(Wire):
@@ -32,7 +34,9 @@ def token_usage(
 ) -> TokenUsage:
     """The counts as a record."""
     cached = (of_prompt and of_prompt.cached_tokens) or 0
-    return TokenUsage(prompt, answer, cached, (of_answer and of_answer.reasoning_tokens) or 0)
+    written = (of_prompt and of_prompt.cache_write_tokens) or 0
+    thoughts = (of_answer and of_answer.reasoning_tokens) or 0
+    return TokenUsage(prompt, answer, cached, thoughts, cache_write=written)
 
 
 def read_content(

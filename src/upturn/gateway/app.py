@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upturn import __version__
 from upturn.config import GatewayConfig
-from upturn.dialects import DIALECTS, Dialect, RequestError, dialect_of
-from upturn.errors import RecordError, UpturnError
+from upturn.dialects import DIALECTS, Dialect, RequestError, body_error, dialect_of, not_json
+from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard
 from upturn.gateway.health_routes import health_routes
-from upturn.gateway.http import BodyLimit, cancel
+from upturn.gateway.http import BodyLimit, cancel, code_of, unavailable
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
 from upturn.gateway.observed_call import Observer
@@ -30,7 +30,6 @@ from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.task_routes import task_routes
 from upturn.loop.online import OnlineService, TaskQueue
-from upturn.pool import Pool
 from upturn.pool.calls import delete_contents
 
 _log = logging.getLogger("upturn.gateway")
@@ -51,6 +50,8 @@ class Parts(NamedTuple):
     """Further endpoints."""
     background: Callable[[], Awaitable[None]] | None = None
     """Runs beside the calls, until it is cancelled."""
+    keep_days: Callable[[], float] | None = None
+    """The retention now; None = always that of ``settings``."""
     on_stop: Callable[[], Awaitable[None]] | None = None
     """Called after the last call."""
 
@@ -112,7 +113,7 @@ class _App(FastAPI):
 
 @asynccontextmanager
 async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
-    retention = asyncio.ensure_future(_delete_old_contents(parts.service.pool, parts.settings.keep_days))
+    retention = asyncio.ensure_future(_delete_old_contents(parts))
     background = None if parts.background is None else asyncio.ensure_future(parts.background())
     if parts.tasks is not None:
         parts.tasks.start()
@@ -127,11 +128,12 @@ async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
         await parts.on_stop()
 
 
-async def _delete_old_contents(pool: Pool, keep_days: float) -> None:
+async def _delete_old_contents(parts: Parts) -> None:
     """Deletes what was said in calls once it is older than ``keep_days``, now and every hour."""
     while True:
+        days = parts.settings.keep_days if parts.keep_days is None else parts.keep_days()
         try:
-            await asyncio.to_thread(delete_contents, pool, time() - keep_days * 86_400.0)
+            await asyncio.to_thread(delete_contents, parts.service.pool, time() - days * 86_400.0)
         except UpturnError:
             _log.exception("old contents of calls could not be deleted; the next try is in an hour")
         await asyncio.sleep(3_600.0)
@@ -148,26 +150,38 @@ def _add_errors(app: FastAPI, endpoints: Sequence[BaseRoute]) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"] if part != "body")
-        message = f"{field or 'the body'}: {first['msg']}, got {first.get('input')!r:.200}"
-        return _answer(request, RequestError(message, field=field))
+        problems = [{**problem, "loc": problem["loc"][1:]} for problem in error.errors()]  # without "body"
+        if problems[0]["type"] == "json_invalid":
+            return _answer(request, not_json(f"{problems[0]['ctx']['error']} at character {problems[0]['loc'][0]}"))
+        return _answer(request, body_error(problems))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        message = error.detail
-        if error.status_code in (404, 405):
-            message += f": {request.method} {request.url.path}; /openapi.json lists what there is"
-        answer = _answer(request, RequestError(message, status=error.status_code, code=_code(error.status_code)))
+        if error.status_code == 400 and error.__cause__ is not None:  # the framework could not read the body
+            return _answer(request, not_json(str(error.__cause__)))
+        path, allowed, message = (
+            request.url.path,
+            ", ".join(sorted(_methods(endpoints, request.scope))),
+            error.detail,
+        )
+        if error.status_code == 404:
+            message = f"there is no {path}; {_cure(path)}"
+        if error.status_code == 405:
+            message = f"{path} does not take {request.method}; it takes {allowed}"
+        answer = _answer(request, RequestError(message, status=error.status_code, code=code_of(error.status_code)))
         answer.headers.update(error.headers or {})
         if error.status_code == 405:
-            answer.headers["allow"] = ", ".join(sorted(_methods(endpoints, request.scope)))
+            answer.headers["allow"] = allowed
         return answer
 
     @app.exception_handler(RecordError)
     async def record_error(request: Request, error: Exception) -> Response:
         return _answer(request, RequestError(str(error)))
+
+    @app.exception_handler(StoreError)
+    async def store_error(request: Request, error: Exception) -> Response:
+        return _answer(request, unavailable(error))
 
     @app.exception_handler(UpturnError)
     async def upturn_error(request: Request, error: Exception) -> Response:
@@ -181,9 +195,13 @@ def _methods(endpoints: Sequence[BaseRoute], scope: Scope) -> set[str]:
     return {method for route in routes if first and route.path == first.path for method in route.methods or ()}
 
 
-def _code(status: int) -> str:
-    """Returns the code of a framework's error."""
-    return {404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}.get(status, "invalid_request")
+def _cure(path: str) -> str:
+    """Returns what to do about a path that does not exist."""
+    for dialect in DIALECTS.values():
+        if path.endswith(dialect.path):  # /chat/completions, /v1/v1/messages
+            end = "without" if dialect.name == "messages" else "with"
+            return f"model calls go to /v1{dialect.path}: give the client a base URL {end} /v1 at its end"
+    return "/openapi.json lists what there is"
 
 
 def _answer(request: Request, error: RequestError) -> Response:

@@ -2,23 +2,28 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from time import monotonic
 
 from upturn.arbiter import Learner, Router
 from upturn.arbiter.texts import TextLearner
 from upturn.config import CanarySettings
+from upturn.deployment import Override, hold
 from upturn.errors import UpturnError
 from upturn.gateway.observation import GatewayMetrics
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import reserved_policy
 from upturn.loop.online import CanaryEvidence
 from upturn.loop.run import ConfigChanges, InService, apply_agents
+from upturn.pool import States
+from upturn.records import Release
 
 SECONDS = 1.0
 SAVE_SECONDS = 60.0
 """Between two snapshots of what the router has learned; they only save time at the next start."""
+RECORDS_AT_ONCE = 400
+"""Records that are learned without a pause, about 0.1 s: a thawed router or an import may leave 100,000."""
 _log = logging.getLogger("upturn.gateway")
 
 
@@ -64,6 +69,20 @@ class Background:
         self.canary = changes.config.canary
         self._follow()
 
+    def hold_stranded(self, agents: Collection[str], override: Override) -> tuple[str, ...]:
+        """Holds the running canaries of these agents if they are not in service; returns their ids."""
+        stranded = [release for release in self._in_service.stranded_releases() if release.agent in agents]
+        for release in stranded:
+            why = f"agent {release.agent!r} was removed from the configuration"
+            note = Override(override.who, f"{why}: {override.why}" if override.why else why)
+
+            def step(states: States[Release], known: Release = release, note: Override = note) -> Release:
+                current = states.get(known.id) or known
+                return hold(current, note) if current.state == "canary" and not current.is_held else current
+
+            self._learner.pool.change(Release, step)
+        return tuple(release.id for release in stranded)
+
     def _follow(self) -> None:
         """Makes upstreams and routing follow the agents in service and the open releases."""
         for served in self._router.registry.agents().values():
@@ -82,9 +101,17 @@ class Background:
         return bool(self._evidence.advance(self._in_service.open_releases(), self.canary))
 
     def learn(self) -> None:
-        """Teaches the router what was stored since the last time."""
-        self._metrics.show_learner_lag(self._learner.lag)
-        self._learner.catch_up()
+        """Teaches the router what was stored since the last time; of a long backlog only the first records."""
+        self._metrics.show_learner_lag(lag := self._learner.lag)
+        self._learner.catch_up(self._learner.sequence + min(lag, RECORDS_AT_ONCE))
+
+    async def learn_all(self) -> None:
+        """Teaches the router all that is stored now, and serves calls in between."""
+        end, before = self._learner.sequence + self._learner.lag, -1
+        while before < self._learner.sequence < end:  # a frozen router stays where it is
+            before = self._learner.sequence
+            self.learn()
+            await asyncio.sleep(0)
 
     def save(self) -> None:
         """Stores snapshots of what was learned."""
@@ -116,6 +143,7 @@ class Background:
 
     async def _follow_outcomes(self) -> None:
         self.learn()
+        await self.learn_all()
         if self.texts is not None:
             self.texts.catch_up()
         for version, upstream in self._upstreams.all().items():

@@ -29,8 +29,7 @@ def episode_name(scope: Scope, headers: Mapping[str, str], metadata: Mapping[str
         if value := headers.get(name):
             return _checked(value, f"the header {name}", "episode")
     for name in EPISODE_FIELDS:
-        in_body = metadata.get(name)
-        if isinstance(in_body, str) and in_body:
+        if in_body := metadata.get(name):
             return _checked(in_body, f"metadata.{name}", "episode")
     return None
 
@@ -45,13 +44,13 @@ def family_name(headers: Mapping[str, str], metadata: Mapping[str, JsonValue]) -
     if value := headers.get(FAMILY_HEADER):
         return _checked(value, f"the header {FAMILY_HEADER}", "family")
     in_body = metadata.get("family")
-    return _checked(in_body, "metadata.family", "family") if isinstance(in_body, str) and in_body else ""
+    return _checked(in_body, "metadata.family", "family") if in_body else ""
 
 
-def _checked(name: str, where: str, kind: str) -> str:
-    if len(name) > LONGEST_NAME or not name.isprintable():
-        raise RequestError(
-            f"{where} must have 1 to {LONGEST_NAME} printable characters, got {name!r:.100} of {len(name)}",
-            code=f"invalid_{kind}",
-        )
-    return name
+def _checked(name: JsonValue, where: str, kind: str) -> str:
+    if isinstance(name, str) and len(name) <= LONGEST_NAME and name.isprintable():
+        return name
+    got = f"{len(name):,} characters" if isinstance(name, str) and len(name) > LONGEST_NAME else f"{name!r:.100}"
+    raise RequestError(
+        f"{where} must be a text of 1 to {LONGEST_NAME} printable characters, got {got}", code=f"invalid_{kind}"
+    )

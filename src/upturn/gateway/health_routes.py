@@ -28,6 +28,7 @@ def health_routes(service: OnlineService, guard: Guard, numbers: GatewayMetrics)
     """Returns the endpoints."""
     routes = APIRouter(tags=["health"])
 
+    @routes.head("/ready", include_in_schema=False)
     @routes.get("/ready", responses=errors())
     async def ready() -> Health:
         """Whether calls are served: the pool can be read, and an agent is in service."""
@@ -42,6 +43,7 @@ def health_routes(service: OnlineService, guard: Guard, numbers: GatewayMetrics)
         guard.client(request.scope, "observe")
         return Response(numbers.page(), media_type=CONTENT_TYPE)
 
+    @routes.head("/health", include_in_schema=False)
     @routes.get("/health")
     async def health() -> Health:
         """Whether the process lives."""

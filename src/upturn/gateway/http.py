@@ -5,18 +5,24 @@ Model calls bypass the framework's request and response classes, whose cost per 
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from upturn.dialects import Json
+from upturn.dialects import Json, RequestError
 from upturn.models.upstreams import Sender
 
 Headers = Iterable[tuple[bytes, bytes]]
 JSON_TYPE = "application/json"
+_CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large", 415: "unsupported_encoding"}
 STREAM_TYPE = "text/event-stream; charset=utf-8"
+
+_RETRY_SECONDS = 5
+"""After which a store that is full or locked may be used again."""
+_log = logging.getLogger("upturn.gateway")
 
 
 RELAY = "upturn.relay"
@@ -41,8 +47,27 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
+def code_of(status: int) -> str:
+    """Returns the code of an error for which the framework or ``BodyLimit`` gives a status only."""
+    return _CODES.get(status, "invalid_request")
+
+
+def unavailable(error: Exception) -> RequestError:
+    """Returns the error for a client whose request fails because of the pool; logs what the pool's error says."""
+    _log.error("a request failed: %s", error)
+    return RequestError(
+        "the gateway cannot use its store at the moment, and has kept nothing of this request; try again",
+        status=503,
+        code="unavailable",
+        retry_after_seconds=_RETRY_SECONDS,
+    )
+
+
 class BodyLimit:
-    """Answers 413 to requests of the application whose body is larger than ``limit`` bytes, while they are read."""
+    """Answers 413 to requests of the application whose body is larger than ``limit`` bytes, while they are read.
+
+    Compressed bodies are answered with 415: their size is known only when they are unpacked.
+    """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
@@ -53,12 +78,17 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        headers = dict(scope["headers"])
+        declared, encoding = headers.get(b"content-length", b""), headers.get(b"content-encoding", b"")
         size = int(declared) if declared.isdigit() else 0
         received = 0
 
         async def bounded() -> Message:
             nonlocal received
+            if encoding not in (b"", b"identity"):
+                raise HTTPException(
+                    415, f"content-encoding {encoding.decode('latin-1')!r:.100}; send bodies uncompressed"
+                )
             if size > self._limit:
                 raise self._too_large(size)
             message = await receive()

@@ -6,13 +6,14 @@ import sys
 import uvicorn
 from starlette.types import ASGIApp
 
+STOP_SECONDS = 30
+"""How long calls in service may take to end after a signal."""
 
-def server_config(app: ASGIApp, *, host: str = "", port: int = 0, has_lifespan: bool = True) -> uvicorn.Config:
+
+def server_config(app: ASGIApp, *, has_lifespan: bool = True) -> uvicorn.Config:
     """Returns the settings. ``has_lifespan``: the application has things to start and to stop."""
     return uvicorn.Config(
         app,
-        host=host,
-        port=port,
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -20,7 +21,7 @@ def server_config(app: ASGIApp, *, host: str = "", port: int = 0, has_lifespan: 
         log_level="warning",
         access_log=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=30,
+        timeout_graceful_shutdown=STOP_SECONDS,
     )
 
 

@@ -15,8 +15,8 @@ from time import perf_counter
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
-from upturn.errors import RecordError, UpturnError
+from upturn.dialects import Dialect, ModelRequest, RequestError, estimated_tokens, json_object
+from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
 from upturn.gateway.http import (
@@ -25,17 +25,19 @@ from upturn.gateway.http import (
     STREAM_TYPE,
     Relay,
     cancel,
+    code_of,
     headers_of,
     read_body,
     send_body,
     send_held,
     send_json,
     send_start,
+    unavailable,
     until_departure,
 )
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.retries import Answered, RecentAnswers
-from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
+from upturn.loop.online import Arrival, Client, OnlineService
 
 FORWARDED = ("anthropic-version", "anthropic-beta", "openai-beta", "traceparent", "tracestate", "user-agent")
 """Headers that the upstream gets unchanged."""
@@ -87,14 +89,17 @@ class ModelCalls:
         except RequestError as exc:
             self._observer.refused(exc)
             await answer.fail(exc)
-        except HTTPException as exc:  # the body is too large
-            self._observer.refused(error := RequestError(exc.detail, status=exc.status_code, code="body_too_large"))
+        except HTTPException as exc:  # the body is too large, or compressed
+            error = RequestError(exc.detail, status=exc.status_code, code=code_of(exc.status_code))
+            self._observer.refused(error)
             await answer.fail(error)
         except ConnectionError:
             return
         except RecordError as exc:  # what cannot be stored, such as NaN in a tool's schema
             self._observer.refused(error := RequestError(str(exc)))
             await answer.fail(error)
+        except StoreError as exc:
+            await answer.fail(unavailable(exc))
         except UpturnError as exc:
             _log.exception("a call failed")
             await answer.fail(RequestError(str(exc), status=503, code="unavailable"))

@@ -104,6 +104,8 @@ class ObservedCall:
                 0 if record is None else record.cached_input_tokens,
                 0 if record is None else record.output_tokens,
                 (record.cost_usd or 0.0) if record is not None else 0.0,
+                0 if record is None else record.cache_write_tokens,
+                "" if record is None else record.hedge,
             )
         )
         if self._span is not None:
@@ -122,6 +124,7 @@ class ObservedCall:
                 record.output_tokens,
                 record.cost_usd,
                 record.first_token_seconds,
+                record.cache_write_tokens,
             )
         for attempt in self._tries[-1:]:
             attempt.end(used, error=error)

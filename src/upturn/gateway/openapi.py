@@ -21,6 +21,7 @@ ERRORS = {
     404: "Something in the request is unknown.",
     409: "It contradicts what is stored, or the episode is sealed.",
     413: "The body is too large.",
+    415: "The body is compressed.",
     429: "There are too many calls; see Retry-After.",
     502: "The agent's server failed.",
     503: "No agent or no store is available; see Retry-After.",
@@ -53,8 +54,9 @@ class ErrorBody(BaseModel):
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Returns the documentation of an endpoint's errors: these, and 503."""
-    return {status: {"model": ErrorBody, "description": ERRORS[status]} for status in (*statuses, 503)}
+    """Returns the documentation of an endpoint's errors: these, 503, and 415 where a body may be too large."""
+    further = (415, 503) if 413 in statuses else (503,)
+    return {status: {"model": ErrorBody, "description": ERRORS[status]} for status in (*statuses, *further)}
 
 
 def describe_calls(app: FastAPI, names: Callable[[], Sequence[str]]) -> None:
@@ -66,15 +68,17 @@ def describe_calls(app: FastAPI, names: Callable[[], Sequence[str]]) -> None:
 
     def document() -> dict[str, Any]:
         app.openapi_schema = None  # names may have changed
-        return _with_calls(_without_422(write()), names())
+        return _with_calls(_tidied(write()), names())
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
 
 
-def _without_422(schema: dict[str, Any]) -> dict[str, Any]:
+def _tidied(schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns the framework's document without status 422, with the docstrings of endpoints as their summaries."""
     for path in schema["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
+            operation["summary"] = operation.pop("description").replace("``", "`")
     for name in ("HTTPValidationError", "ValidationError"):
         schema["components"]["schemas"].pop(name, None)
     return schema

@@ -81,11 +81,19 @@ class CallEntry(BaseModel):
     input_tokens: int
     """Of the prompt, cached ones included."""
     cached_input_tokens: int
+    cache_write_tokens: int
+    """Of ``input_tokens``: written to the provider's cache."""
+    cache_write_1h_tokens: int
+    """Of ``cache_write_tokens``: kept for an hour."""
     output_tokens: int
     cost_usd: float | None
     """None = the model has no price, or the call failed before an answer began."""
     is_usage_estimated: bool
     """True = the server did not report all tokens."""
+    hedge: Literal["", "first", "second", "none"]
+    """Which attempt answered, where the call was sent a second time; empty = it was sent once."""
+    hedged_input_tokens: int
+    """Tokens that the other attempt read, as estimated; in ``cost_usd`` only."""
     seconds: float
     extends: str | None
     fork_cause: str
@@ -141,7 +149,7 @@ def resource_routes(
         """Explain the router: agents, counts, posteriors, probabilities, and why."""
         tenant = client_of(request, "observe").tenant
         await service.log.settle()
-        return router_state(service, tenant, Shown(family, route), metrics=metrics)
+        return await router_state(service, tenant, Shown(family, route), metrics=metrics)
 
     @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"], responses=errors(401, 403, 404))
     async def seal(episode: str, request: Request) -> EpisodeEntry:

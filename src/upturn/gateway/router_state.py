@@ -1,11 +1,12 @@
 """What the router believes and would do, for people and programs."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from time import time
 from typing import NamedTuple
 
 from pydantic import BaseModel
-from sqlalchemy import func, select
+from sqlalchemy import Engine, func, select
 
 from upturn.arbiter import candidates_of
 from upturn.config import MetricConfig, ObjectiveConfig, PriceConfig, declared_metrics, dump_settings
@@ -34,6 +35,8 @@ class PriceEntry(BaseModel):
 
     input: float
     cached_input: float
+    cache_write: float
+    cache_write_1h: float
     output: float
 
 
@@ -143,52 +146,77 @@ class Shown(NamedTuple):
     """Only the agents of this route; empty = all agents."""
 
 
-def router_state(
+class _Stored(NamedTuple):
+    """What the state shows of the pool."""
+
+    counts: Mapping[tuple[str, str], int]
+    """Of decisions, by family and version, the commonest first."""
+    frozen: FreezeEntry | None
+    metrics: list[MetricEntry]
+
+
+async def router_state(
     service: OnlineService, tenant: str, shown: Shown, *, metrics: Sequence[MetricConfig]
 ) -> RouterState:
-    """Returns the state for a tenant; ``metrics``: the configured ones."""
+    """Returns the state for a tenant; ``metrics``: the configured ones. Reads the pool in a thread."""
     family, route = shown
-    view = _View(service, tenant, service.routes.resolve(route).agents if route else None)
-    families = [family] if family is not None else list(dict.fromkeys(name for name, _ in view.counts)) or [GENERAL]
+    among = service.routes.resolve(route).agents if route else None
+    stored = await asyncio.to_thread(_read, service.pool.engine, tenant, metrics)
+    view = _View(service, tenant, among, stored.counts)
+    families = (
+        [family] if family is not None else list(dict.fromkeys(name for name, _ in stored.counts)) or [GENERAL]
+    )
     policy, objective = service.router.policy, service.router.objective
     weights = ObjectiveConfig() if objective is None else objective.weights
     return RouterState(
         policy=policy.name,
         policy_snapshot=policy.snapshot(),
-        frozen=_freeze_entry(service),
+        frozen=stored.frozen,
         objective=ObjectiveEntry(**dump_settings(weights)),
         route=route,
         families=[view.family(name) for name in families[:_MOST_FAMILIES]],
-        metrics=_metric_entries(service, tenant, metrics),
+        metrics=stored.metrics,
     )
 
 
-def _freeze_entry(service: OnlineService) -> FreezeEntry | None:
-    if (frozen := current_freeze(service.pool.engine)) is None:
+def _read(engine: Engine, tenant: str, metrics: Sequence[MetricConfig]) -> _Stored:
+    return _Stored(
+        _decision_counts(engine, tenant), _freeze_entry(engine), _metric_entries(engine, tenant, metrics)
+    )
+
+
+def _freeze_entry(engine: Engine) -> FreezeEntry | None:
+    if (frozen := current_freeze(engine)) is None:
         return None
-    act, waiting = frozen.act, records_after(service.pool.engine, frozen.sequence)
+    act, waiting = frozen.act, records_after(engine, frozen.sequence)
     return FreezeEntry(who=act.who, why=act.why, when=act.when, waiting=waiting)
 
 
-def _metric_entries(service: OnlineService, tenant: str, configured: Sequence[MetricConfig]) -> list[MetricEntry]:
+def _metric_entries(engine: Engine, tenant: str, configured: Sequence[MetricConfig]) -> list[MetricEntry]:
     metrics = declared_metrics(configured)
     return [
         MetricEntry(
             **dump_settings(count.metric), arrived=count.arrived, waiting=count.waiting, missing=count.missing
         )
-        for count in metric_counts(service.pool.engine, metrics, tenant=tenant, now=time())
+        for count in metric_counts(engine, metrics, tenant=tenant, now=time())
     ]
 
 
 class _View:
     """The router for one tenant and some agents."""
 
-    def __init__(self, service: OnlineService, tenant: str, among: frozenset[str] | None) -> None:
+    def __init__(
+        self,
+        service: OnlineService,
+        tenant: str,
+        among: frozenset[str] | None,
+        counts: Mapping[tuple[str, str], int],
+    ) -> None:
         self._router = service.router
         self._price = service.price
         self._tenant = tenant
         self._among = among
-        self.counts = _decision_counts(service, tenant)
+        self._counts = counts
 
     def family(self, family: str) -> FamilyEntry:
         """Returns the agents for a family."""
@@ -196,7 +224,7 @@ class _View:
         task = Task(id="state", instruction="", family=family, environment=MODEL_CALL, tenant=self._tenant)
         screening = router.screen(task, self._among)
         forecasts = router.forecasts(family, screening.offers)
-        candidates = candidates_of(screening.offers, forecasts)
+        candidates = candidates_of(screening, forecasts)
         probabilities = router.policy.probabilities(task, candidates) if candidates else []
         entries = [
             self._candidate(family, candidate.version, probability, forecasts.get(candidate.version))
@@ -206,7 +234,7 @@ class _View:
             self._candidate(family, excluded.version, 0.0).model_copy(update={"excluded_by": excluded.reason})
             for excluded in screening.exclusions
         ]
-        decisions = sum(count for (name, _), count in self.counts.items() if name == family)
+        decisions = sum(count for (name, _), count in self._counts.items() if name == family)
         return FamilyEntry(family=family, decisions=decisions, candidates=entries)
 
     def _candidate(
@@ -226,7 +254,7 @@ class _View:
             candidate=None if served.candidate is None else served.candidate.id,
             candidate_share=served.weight,
             in_flight=self._router.load.in_flight(served.agent),
-            decisions=self.counts.get((family, version), 0),
+            decisions=self._counts.get((family, version), 0),
             price=_price_entry(self._price(version)),
             forecast=self._forecast_entry(family, version, forecast),
             excluded_by="",
@@ -248,10 +276,14 @@ def _price_entry(price: PriceConfig | None) -> PriceEntry | None:
     if price is None:
         return None
     cached_input = price.input if price.cached_input is None else price.cached_input
-    return PriceEntry(input=price.input, cached_input=cached_input, output=price.output)
+    write = price.input if price.cache_write is None else price.cache_write
+    hour = write if price.cache_write_1h is None else price.cache_write_1h
+    return PriceEntry(
+        input=price.input, cached_input=cached_input, cache_write=write, cache_write_1h=hour, output=price.output
+    )
 
 
-def _decision_counts(service: OnlineService, tenant: str) -> dict[tuple[str, str], int]:
+def _decision_counts(engine: Engine, tenant: str) -> dict[tuple[str, str], int]:
     """Returns the number of decisions by family and version, the commonest first."""
     table = schema.decisions
     query = (
@@ -260,5 +292,5 @@ def _decision_counts(service: OnlineService, tenant: str) -> dict[tuple[str, str
         .group_by(table.c.family, table.c.chosen)
         .order_by(func.count().desc())
     )
-    with service.pool.engine.connect() as connection:
+    with engine.connect() as connection:
         return {(row[0], row[1]): row[2] for row in connection.execute(query)}

@@ -1,7 +1,7 @@
 """The gateway of a configuration: pool, registry, router, upstreams and the HTTP application, opened together."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,8 @@ from fastapi import APIRouter
 from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
-from upturn.config import Config, api_keys
-from upturn.gateway.access import PricedTasks, open_guard, with_origins
+from upturn.config import ApiKeys, Config, api_keys
+from upturn.gateway.access import BudgetPrices, Guard, PricedTasks, open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
@@ -59,6 +59,8 @@ class Gateway(NamedTuple):
     service: OnlineService
     background: Background
     """What it does once a second; ``app`` runs it while it serves."""
+    needs_key: bool
+    """Whether requests without an API key are refused, when it was opened."""
 
 
 @contextmanager
@@ -68,15 +70,12 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
 
     Raises StoreBusyError if another process writes the pool, and ConfigError for an address that anybody could use.
     """
-    keys = api_keys(config, source.environ)
+    keys = api_keys(config, source.environ, source.path)
     threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
     upstreams = Upstreams(config, keys, threads=threads)
     with Pool.open(config.pool.path or POOL_PATH, has_journal=True) as pool:
         registry = AgentRegistry()
-        in_service = InService(pool, registry)
-        for agent in config.agents:
-            version = store_agent_version(pool, version_of(agent))
-            in_service.configure(version, max_concurrent=agent.load_cap)
+        in_service = _in_service(config, pool, registry)
         apply_configured_freeze(pool, config.routing)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
@@ -85,17 +84,18 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         background = Background(in_service, router, upstreams, learner, evidence=evidence, metrics=metrics)
         background.canary = config.canary
         background.sync()
+        upstreams.load()
         learner.start()
         texts = open_texts(config, keys, pool)
         background.texts = texts.learner
         routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
-        guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
+        guard, budgets = _guarded(config, pool, metrics, host=host)
         operators = Operators(pool, guard, background.sync)
         accounts = PricedTasks(pool, guard.limiter, guard.gate, upstreams.price_of)
         tasks = _task_queue(config, keys, router, learner, learn=background.learn, accounts=accounts)
-        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls)
-        reloader = Reloader(config, source, reloaded, operators)
+        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls, budgets, guard.limiter)
+        reloader = Reloader(config, source, reloaded, operators, keys=keys)
 
         async def run() -> None:
             reloader.listen()
@@ -110,10 +110,14 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             learn=background.learn,
             further=_operations(operators, reloader, router, learn=background.learn),
             background=run,
+            keep_days=lambda: reloader.config.gateway.keep_days,
             on_stop=partial(_close, upstreams, texts),
         )
+        for warning in (*keys.warnings, *_waiting(in_service)):
+            _log.warning("%s", warning)
         try:
-            yield Gateway(with_origins(build_app(parts), config.access), parts.service, background)
+            app = with_origins(build_app(parts), config.access)
+            yield Gateway(app, parts.service, background, guard.gate.needs_key)
         finally:
             background.save()
             if telemetry is not None:
@@ -133,6 +137,35 @@ def _operations(
     )
 
 
+def _in_service(config: Config, pool: Pool, registry: AgentRegistry) -> InService:
+    """Returns the configured agents, whose versions are stored now."""
+    in_service = InService(pool, registry)
+    for agent in config.agents:
+        version = store_agent_version(pool, version_of(agent))
+        in_service.configure(version, max_concurrent=agent.load_cap)
+    return in_service
+
+
+def _waiting(in_service: InService) -> Iterator[str]:
+    for release in in_service.stranded_releases():
+        yield f"release {release.id} waits: agent {release.agent!r} is not configured"
+
+
+def _guarded(config: Config, pool: Pool, metrics: GatewayMetrics, *, host: str) -> tuple[Guard, BudgetPrices]:
+    """Returns the checks of requests, and what warns of budgets without prices."""
+    budgets = BudgetPrices(config, partial(_log.warning, "%s"))
+    guard = open_guard(
+        config.access,
+        pool,
+        host=host,
+        tenant=config.pool.tenant,
+        on_queue=metrics.show_queue,
+        on_keys=budgets.follow_keys,
+    )
+    budgets.follow_config(config)
+    return guard, budgets
+
+
 def _router(config: Config, registry: AgentRegistry, learner: Learner) -> Router:
     """Returns the router with the configured objective and constraints; call it before the learner starts."""
     key = RunKey(f"gateway-{uuid4().hex}", config.run.seed)
@@ -143,7 +176,7 @@ def _router(config: Config, registry: AgentRegistry, learner: Learner) -> Router
 
 def _task_queue(
     config: Config,
-    keys: Mapping[str, str],
+    keys: ApiKeys,
     router: Router,
     learner: Learner,
     *,
@@ -152,7 +185,7 @@ def _task_queue(
 ) -> TaskQueue:
     """Returns the queue of tasks in the configured environment."""
     kit = load_checked_kit(config)
-    agent_keys = {agent.name: keys.get(agent.api_key_env, "") for agent in config.agents}
+    agent_keys = {agent.name: keys.of(agent) for agent in config.agents}
     runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
     purpose = Purpose("gateway/tasks", config.run.seed)
     accounts.start()

@@ -1,10 +1,9 @@
 """What a gateway makes of the texts of calls, by its configuration: families, features, and learning both."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from upturn.arbiter.texts import TextBasis, TextClusters, TextLearner
-from upturn.config import FEATURE_POLICIES, Config, EmbeddingsConfig, TimeoutConfig, UpstreamConfig
+from upturn.config import FEATURE_POLICIES, ApiKeys, Config, EmbeddingsConfig, TimeoutConfig, UpstreamConfig
 from upturn.loop.online import CallTexts, FamilyGuess, TextEmbedder
 from upturn.models.upstreams import Endpoint, EndpointUpstream
 from upturn.pool import Pool
@@ -23,8 +22,8 @@ class Texts(NamedTuple):
             await self.calls.embedder.close()
 
 
-def open_texts(config: Config, keys: Mapping[str, str], pool: Pool) -> Texts:
-    """Returns the parts, with everything learned that the pool has. ``keys``: by environment variable."""
+def open_texts(config: Config, keys: ApiKeys, pool: Pool) -> Texts:
+    """Returns the parts, with everything learned that the pool has."""
     settings = config.gateway
     has_features = config.routing.policy in FEATURE_POLICIES
     clusters = TextClusters(settings.clusters) if settings.clusters else None
@@ -32,17 +31,20 @@ def open_texts(config: Config, keys: Mapping[str, str], pool: Pool) -> Texts:
     learner = None if clusters is None and basis is None else TextLearner(pool, clusters=clusters, basis=basis)
     if learner is not None:
         learner.start()
-    embedder = None if settings.embeddings is None else _embedder(settings.embeddings, keys)
+    embedder = None
+    if (server := settings.embeddings) is not None:
+        embedder = TextEmbedder(embeddings_upstream(server, keys), dimensions=server.dimensions)
     return Texts(CallTexts(FamilyGuess(settings.families, clusters), basis, embedder), learner)
 
 
-def _embedder(settings: EmbeddingsConfig, keys: Mapping[str, str]) -> TextEmbedder:
+def embeddings_upstream(settings: EmbeddingsConfig, keys: ApiKeys) -> EndpointUpstream:
+    """Returns the server of embeddings."""
     limit = settings.timeout_seconds
     timeouts = TimeoutConfig(connect=limit, first_token=limit, between_tokens=limit, whole=limit)
     endpoint = Endpoint(
         settings.url,
         settings.model,
         UpstreamConfig(timeouts=timeouts, retries=0),
-        keys.get(settings.api_key_env, ""),
+        keys.of(settings),
     )
-    return TextEmbedder(EndpointUpstream(endpoint), dimensions=settings.dimensions)
+    return EndpointUpstream(endpoint)

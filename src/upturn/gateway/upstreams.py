@@ -1,14 +1,16 @@
-"""The upstreams of agent versions, made at their first call."""
+"""The upstreams of agent versions, made at their first call or, of local models, by ``Upstreams.load``."""
 
 import inspect
+import logging
 from collections.abc import Awaitable, Mapping
-from functools import cache
+from functools import partial
+from threading import Lock
 
 from upturn.agents import AgentFunction, load_function, precision, sampling, temperature, template_options
-from upturn.config import AgentConfig, Config, PriceConfig, UpstreamConfig
-from upturn.dialects import ModelAnswer, ModelRequest, ToolCall
-from upturn.loop.online import message_text
-from upturn.models import LocalModel, Model, load_local
+from upturn.config import AgentConfig, ApiKeys, Config, PriceConfig, UpstreamConfig
+from upturn.dialects import ModelAnswer, ModelRequest, ToolCall, message_text
+from upturn.errors import ModelError
+from upturn.models import LocalModel, Model, Precision, load_local
 from upturn.models.upstreams import (
     Answering,
     Endpoint,
@@ -26,13 +28,14 @@ DEFAULT_CONTEXT_TOKENS = 4_096
 """Longest context of a local model where ``environment.max_tokens`` is unset, if its positions go so far."""
 _SLOTS = 16
 """Calls that a local model answers at the same time; each holds a cache of its longest context."""
+_log = logging.getLogger("upturn.gateway")
 
 
 class Upstreams:
     """The upstreams of agent versions. For one event loop."""
 
-    def __init__(self, config: Config, keys: Mapping[str, str], *, threads: int) -> None:
-        """``keys``: API keys by environment variable. ``threads``: of torch."""
+    def __init__(self, config: Config, keys: ApiKeys, *, threads: int) -> None:
+        """``threads``: of torch."""
         self._config = config
         self._agents = {agent.name: agent for agent in config.agents}
         self._keys = keys
@@ -40,21 +43,39 @@ class Upstreams:
         self._versions: dict[str, AgentVersion] = {}
         self._made: dict[str, Upstream] = {}
         self._engines: dict[tuple[str, str], EngineThread] = {}
+        self._models: dict[tuple[str, str], LocalModel] = {}
+        self._loading = Lock()
         self._replaced: list[Upstream] = []
 
-    def replace(self, config: Config, keys: Mapping[str, str]) -> None:
+    def replace(self, config: Config, keys: ApiKeys) -> None:
         """Continues with other agents, prices and keys; calls that have begun end with the earlier ones."""
-        before, self._config, self._keys = self._agents, config, keys
+        before = {agent.name: (agent, self._keys.of(agent)) for agent in self._config.agents}
+        self._config, self._keys = config, keys
         self._agents = {agent.name: agent for agent in config.agents}
+        after = {agent.name: (agent, keys.of(agent)) for agent in config.agents}
         for version_id, upstream in list(self._made.items()):
             agent = version_id.rpartition("@")[0]
             # others depend on their version alone, and share engines
-            if isinstance(upstream, EndpointUpstream) and before.get(agent) != self._agents.get(agent):
+            if isinstance(upstream, EndpointUpstream) and before.get(agent) != after.get(agent):
                 self._replaced.append(self._made.pop(version_id))
 
     def add(self, version: AgentVersion) -> None:
         """Makes a version known; its upstream is made at the first call."""
         self._versions[version.id] = version
+
+    def load(self) -> None:
+        """Loads the local models of all known versions, so that no call waits for them.
+
+        One that cannot be loaded is logged: its calls fail, or go to other agents, as they would later.
+        """
+        for version in self._versions.values():
+            if version.kind == "local_model":
+                self.of(version.id)
+        for (name, _), engine in self._engines.items():
+            try:
+                engine.load().result()
+            except ModelError as exc:
+                _log.warning("the model %r cannot be loaded, its agents answer no calls: %s", name, exc)
 
     def of(self, version_id: str) -> Upstream:
         """Returns the upstream of a version; raises LookupError for one that is unknown or answers no calls."""
@@ -98,12 +119,12 @@ class Upstreams:
 
     def _endpoint(self, version: AgentVersion, agent: AgentConfig | None) -> Upstream:
         settings = UpstreamConfig() if agent is None else agent.upstream
-        key = "" if agent is None else self._keys.get(agent.api_key_env, "")
+        key = "" if agent is None else self._keys.of(agent)
         return EndpointUpstream(Endpoint(version.model, version.model_name, settings, key))
 
     def _local(self, version: AgentVersion) -> Upstream:
         form = precision(version)
-        load = cache(lambda: load_local(version.model, precision=form))
+        load = partial(self._model, version.model, form)
         limit = self._config.environment.max_tokens or DEFAULT_CONTEXT_TOKENS
         engine = self._engines.setdefault(
             (version.model, form), EngineThread(lambda: _engine(load(), limit, self._threads))
@@ -116,6 +137,13 @@ class Upstreams:
             sampling=sampling(version),
             max_length=lambda: _max_length(load(), limit),
         )
+
+    def _model(self, name: str, form: Precision) -> LocalModel:
+        """Returns the model, which all versions share that differ in prompt or sampling only."""
+        with self._loading:  # the engine's thread and that of the first call may ask at the same time
+            if (name, form) not in self._models:
+                self._models[name, form] = load_local(name, precision=form)
+            return self._models[name, form]
 
 
 def _script(local: LocalModel, version: AgentVersion) -> Script:

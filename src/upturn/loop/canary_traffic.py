@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from hashlib import sha256
 
-from upturn.arbiter import Candidate, Posterior, RoutingOutcome, RoutingPolicy, features_of
+from upturn.arbiter import Candidate, Posterior, RoutingOutcome, RoutingPolicy, estimates_of, features_of
 from upturn.records import Decision, Task
 
 CANARY_SHARE = 0.25
@@ -46,6 +46,10 @@ class ReservedTraffic:
     def belief(self, family: str, version: str) -> Posterior | None:
         """The policy's belief."""
         return self._policy.belief(family, version)
+
+    def estimates(self, family: str, versions: Sequence[str]) -> Sequence[float | None]:
+        """The policy's estimates."""
+        return estimates_of(self._policy, family, versions)
 
     def snapshot(self) -> str:
         """Digest of the policy's snapshot, the agent and the share."""

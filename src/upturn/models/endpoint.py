@@ -109,7 +109,7 @@ class ChatEndpoint:
         except ModelError as exc:
             raise ModelError(f"{self._url} did not answer as a {self.dialect} endpoint: {exc}") from exc
         usage = answer.usage
-        for name in ("input", "output", "cached_input"):
+        for name in ("input", "output", "cached_input", "cache_write", "cache_write_1h"):
             if not 0 <= getattr(usage, name) <= _MOST_TOKENS:
                 raise ModelError(
                     f"{self._url} did not answer as a {self.dialect} endpoint: it counts {getattr(usage, name)!r} "

@@ -32,7 +32,11 @@ class GroupCommitter:
     """A thread that does all writing to one engine."""
 
     def __init__(self, engine: Engine, on_begin: Callable[[Connection], object] = lambda _: None) -> None:
-        """``on_begin`` is called at the start of every transaction, which then excludes other writers."""
+        """``on_begin`` is called at the start of every transaction, which then excludes other writers.
+
+        Raises StoreError if the database cannot be opened for writing.
+        """
+        engine.connect().close()  # an error in the thread would leave its callers waiting
         self._engine = engine
         self._on_begin = on_begin
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()

@@ -8,7 +8,7 @@ makes the flush cheap, see docs/pool.md). SQLAlchemy sends BEGIN itself, which s
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
@@ -51,6 +51,7 @@ _ADVICE = {
     "SQLITE_FULL": "free some space on its disk and try again; acknowledged records are safe",
     "SQLITE_IOERR": "check that its disk works and has space, then try again; acknowledged records are safe",
     "SQLITE_CORRUPT": "restore a copy of it, or choose another path",
+    "SQLITE_CANTOPEN": "make it and its folder readable and writable, or choose another path",
     "SQLITE_READONLY": "make it and its folder writable, or copy both to a writable folder",
 }
 """By the prefix of SQLite's error name; for other errors: choose another path."""
@@ -188,6 +189,16 @@ def data_version(connection: Connection) -> tuple[int, int]:
     """Returns a value that changes when another connection has changed the database."""
     driver = driver_of(connection)
     return id(driver), int(driver.execute("PRAGMA data_version").fetchone()[0])
+
+
+def checkpoint(engine: Engine) -> None:
+    """Moves the records in the ``-wal`` file into the database, so that a copy of the one file has all of them.
+
+    Waits for nobody: what another process reads at this moment is moved by a later checkpoint.
+    """
+    with suppress(StoreError, sqlite3.DatabaseError), engine.connect() as connection:
+        for pragma in ("busy_timeout=0", "wal_checkpoint(TRUNCATE)"):
+            driver_of(connection).execute(f"PRAGMA {pragma}").close()
 
 
 def is_at_head(engine: Engine) -> bool:

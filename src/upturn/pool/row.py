@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter
-from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer
+from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer, from_json
 from sqlalchemy import Table
 
 from upturn.errors import RecordError
@@ -111,6 +111,22 @@ def _trajectory_columns(trajectory: Trajectory) -> Values:
         "written_tokens": int(trajectory.usage.written_tokens),
         "seconds": float(trajectory.usage.seconds),
     }
+
+
+class StoredCache(NamedTuple):
+    """The cache tokens of a stored trajectory; a server may report more of them than of the prompt."""
+
+    read: int
+    write: int
+    write_1h: int
+
+
+def cache_tokens(fields: str, prompt_tokens: int) -> StoredCache:
+    """Returns those in the stored fields of a trajectory, at most as many as its prompts have."""
+    stored = from_json(fields)
+    read = min(stored.get("cached_tokens", 0), prompt_tokens)
+    write = min(stored.get("cache_write_tokens", 0), prompt_tokens - read)
+    return StoredCache(read, write, min(stored.get("cache_write_1h_tokens", 0), write))
 
 
 KINDS: Mapping[type[Any], Kind] = {

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine
 from upturn.errors import StoreBusyError, StoreError
 from upturn.pool.batch import BatchWriter, Imported, PreparedBatch, RolloutKey, prepare
 from upturn.pool.commit import GroupCommitter
-from upturn.pool.database import bring_to_head, check_head, is_at_head, reading_engine, writing_engine
+from upturn.pool.database import bring_to_head, check_head, checkpoint, is_at_head, reading_engine, writing_engine
 from upturn.pool.journal import JOURNAL_ENDINGS, Journal, journal_of, read_journal
 from upturn.pool.reader import PoolReader, States, StateT
 from upturn.pool.row import PoolRecord
@@ -39,14 +39,14 @@ class _WriteAccess:
         try:
             if self._lock is not None:
                 bring_to_head(self._engine, path)
+            self.writer = BatchWriter(clock)
+            self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
         except BaseException:
             self._release()
             raise
         if beside and self._lock is not None:  # it was needed for the upgrade
             self._lock.release()
             self._lock = None
-        self.writer = BatchWriter(clock)
-        self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
         self.journal: Journal | None = None
         """None = records are durable when they are in the tables."""
         if self._lock is not None:
@@ -75,6 +75,8 @@ class _WriteAccess:
         if self.journal is not None:
             self.journal.close()
         self.committer.close()
+        if self._lock is not None:
+            checkpoint(self._engine)
         self._release()
 
     def _release(self) -> None:

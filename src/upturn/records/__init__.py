@@ -5,7 +5,7 @@ Data that crosses a package boundary is one of these records; ``codec`` writes a
 """
 
 from upturn.records.agent import AgentKind, AgentVersion
-from upturn.records.call import Call, CallContent, CallStatus
+from upturn.records.call import Call, CallContent, CallStatus, HedgeAnswer
 from upturn.records.codec import (
     RECORD_VERSION,
     fields_json,
@@ -24,6 +24,7 @@ from upturn.records.decision import (
     FeedbackSubject,
     Forecast,
     TextSource,
+    eligible_alternatives,
 )
 from upturn.records.evaluation import Evaluation, EvaluationVerdict, GateResult
 from upturn.records.json import JsonValue
@@ -45,6 +46,7 @@ from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
     Group,
+    ModelUsage,
     Observation,
     Origin,
     Outcome,
@@ -80,7 +82,9 @@ __all__ = [
     "Forecast",
     "GateResult",
     "Group",
+    "HedgeAnswer",
     "JsonValue",
+    "ModelUsage",
     "Observation",
     "Origin",
     "Outcome",
@@ -105,6 +109,7 @@ __all__ = [
     "Turn",
     "Usage",
     "WrittenSpan",
+    "eligible_alternatives",
     "fields_json",
     "from_fields",
     "from_json",

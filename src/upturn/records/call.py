@@ -5,6 +5,8 @@ from typing import Literal
 from upturn.records.record import record
 
 CallStatus = Literal["answered", "failed", "cancelled"]
+HedgeAnswer = Literal["", "first", "second", "none"]
+"""Which attempt answered a call that was sent twice, because the first one was slow; empty = it was sent once."""
 """``cancelled``: the client left before the answer's end."""
 
 
@@ -56,6 +58,14 @@ class Call:
     """True = ``CallContent.tokens`` has every token that the model read and wrote."""
     is_usage_estimated: bool = False
     """True = the server reported no tokens, or not all; those that it did not report are estimated by length."""
+    cache_write_tokens: int = 0
+    """Of ``input_tokens``: written to the provider's cache."""
+    cache_write_1h_tokens: int = 0
+    """Of ``cache_write_tokens``: kept for an hour."""
+    hedge: HedgeAnswer = ""
+    hedged_input_tokens: int = 0
+    """Estimated tokens that the attempt read which was cancelled because the other answered, or the client left.
+    They are in ``cost_usd`` only; what that attempt had written is unknown. 0 = there is none, or no price."""
 
 
 @record

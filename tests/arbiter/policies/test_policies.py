@@ -28,6 +28,7 @@ from upturn.arbiter import (
 from upturn.arbiter.features import SIZE, task_features
 from upturn.arbiter.policies import LearningPolicy
 from upturn.arbiter.policies.change import SHIFTS, ChangeDetector
+from upturn.arbiter.policies.regression import RegressionPolicy
 from upturn.errors import RecordError
 from upturn.records import AgentVersion, Task
 
@@ -212,3 +213,19 @@ def test_features_are_stable_bounded_and_stored_with_the_decision() -> None:
     decision = Router(registry, LinearThompson(), RunKey("run")).decide(task)
     assert decision.features == task_features(task)
     assert Router(registry, UCB1(), RunKey("run")).decide(task).features == ()
+
+
+@pytest.mark.parametrize("make", [LinearThompson, LogisticThompson, LinUCB])
+def test_a_family_with_new_features_is_predicted_as_with_all_features(make: Callable[[], RegressionPolicy]) -> None:
+    policy = make()
+    teach(policy, [(f"f{number % 3}", AB[number % 2].version, float(number % 2)) for number in range(30)])
+    features = np.array(task_features(task_of("never seen", "other words entirely")))
+    prior = policy._prior() if make is not LinUCB else np.zeros(SIZE)
+    means, variances = policy._predicted(features, ("a@1", "new@1"), prior)
+    inverse = policy._versions["a@1"].inverse
+    moment = policy._versions["a@1"].moment + policy.precision * prior
+    assert means == pytest.approx([features @ inverse @ moment, features @ prior], abs=1e-5)
+    assert variances == pytest.approx(
+        [features @ inverse @ features, features @ features / policy.precision], rel=1e-5
+    )
+    assert set(np.flatnonzero(features)) - set(policy._known), "the task has features that no outcome has had"

@@ -14,8 +14,8 @@ from upturn.environments.scripted_policy import play
 from upturn.records import Task
 
 TASKS = 8
-SLOWER = 2
-"""Tasks per family that every solution of the panel is tried on here; ``upturn env validate office`` tries 40."""
+SLOWER = 1
+"""Tasks per family and split that every solution is tried on here; ``upturn env validate office`` tries 40."""
 
 
 def failures(kit: OfficeKit | RenamedKit, task: Task) -> list[str]:
@@ -41,7 +41,7 @@ def test_the_panel_has_sixty_solutions_or_more_and_each_fits_a_family() -> None:
 def test_every_unusual_right_solution_is_accepted(family: str) -> None:
     for number in range(SLOWER):
         assert failures(OfficeKit(), make_task(family, number)) == []
-        assert failures(OfficeKit(), make_task(family, number, split="heldout")) == []
+        assert failures(OfficeKit(), make_task(family, number + 1, split="heldout")) == []
 
 
 def test_solutions_are_accepted_under_other_names_too() -> None:

@@ -35,8 +35,8 @@ OPERATORS |= {"bring_to_head", "check_head", "reading_engine", "writing_engine"}
 OPERATORS |= {"evaluated_until", "is_at_head", "last_sequence", "load_router"}  # the state of routers, and a number
 OPERATORS |= {"values_of"}  # of decisions that the caller has read
 OPERATORS |= {"current_freeze", "records_after"}  # the state of routers, and a number
-WITHOUT_CONTENT = {"add", "close", "revoke", "version"}
-"""Writes, of which ``revoke`` has a tenant, and the number of the latest change."""
+WITHOUT_CONTENT = {"add", "checkpoint", "close", "revoke", "version"}
+"""Writes, of which ``revoke`` has a tenant, the number of the latest change, and the move of rows between files."""
 
 
 def public_methods(cls: type) -> dict[str, Callable[..., Any]]:

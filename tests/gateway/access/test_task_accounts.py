@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from upturn.arbiter import cost_usd
 from upturn.config import AccessConfig, PriceConfig, TenantConfig
 from upturn.gateway.access import PricedTasks, open_guard
+from upturn.gateway.access.task_accounts import task_tokens
 from upturn.pool import Pool
-from upturn.pool.access import KeyStore, make_key
+from upturn.pool.access import KeyStore, TaskUsage, make_key, task_usage
 from upturn.pool.calls import submit_task
 from upturn.records import AgentVersion, ApiKey, Observation, Task, Trajectory, Usage
 
@@ -45,6 +47,28 @@ def executed(pool: Pool, name: str, *, key: str = "", version: str = "dear@1") -
     return name
 
 
+def test_cache_writes_of_tasks_are_priced(pool: Pool) -> None:
+    used = TaskUsage("shop", "", "dear@1", 600, 250, 0.0, cached=100, cache_write=200, cache_write_1h=50)
+    price = PriceConfig(input=1.0, output=2.0, cached_input=0.0, cache_write=1.25, cache_write_1h=2.0)
+    assert cost_usd(task_tokens(used), price) == pytest.approx((300 + 150 * 1.25 + 50 * 2.0 + 250 * 2.0) / 1e6)
+    task = Task("t", "do", "desk", "office", tenant="shop")
+    submit_task(pool, task, "")
+    reported = Trajectory(
+        "run-t",
+        "t",
+        "dear@1",
+        (),
+        Observation(""),
+        "finished",
+        "rendered",
+        usage=Usage(600, 250),
+        cached_tokens=100,
+    )
+    pool.append(replace(reported, cache_write_tokens=900, cache_write_1h_tokens=950))  # more than the prompt
+    [stored] = task_usage(pool.engine, since=0.0, tenant="shop")
+    assert (stored.read, stored.cached, stored.cache_write, stored.cache_write_1h) == (600, 100, 500, 500)
+
+
 def accounts_of(pool: Pool) -> PricedTasks:
     guard = open_guard(ACCESS, pool, host="127.0.0.1", tenant="default")
     accounts = PricedTasks(pool, guard.limiter, guard.gate, lambda version: PRICES.get(version.id))
@@ -63,6 +87,18 @@ def test_tasks_use_up_the_budget_of_their_tenant_also_after_a_restart(pool: Pool
     for current in (accounts, accounts_of(pool)):
         assert current.refusal("shop", "").startswith("the tenant 'shop' has spent 3 of 3 USD of this day (UTC)")
         assert current.refusal("other", "") == ""
+
+
+def test_a_task_has_the_cost_that_it_is_charged(pool: Pool) -> None:
+    accounts = accounts_of(pool)
+    executed(pool, "a")
+    executed(pool, "free", version="unpriced@1")
+    submit_task(pool, Task("queued", "do", "desk", "office", tenant="shop"), "")
+    submit_task(pool, Task("silent", "do", "desk", "office", tenant="shop"), "")
+    pool.append(Trajectory("run-silent", "silent", "dear@1", (), Observation(""), "finished", "rendered"))
+    assert accounts.cost_usd("a", "shop") == pytest.approx(1.0)
+    assert [accounts.cost_usd(name, "shop") for name in ("free", "queued", "silent")] == [None, None, None]
+    assert accounts.cost_usd("a", "other") is None
 
 
 def test_tasks_use_up_the_budget_of_their_key(pool: Pool) -> None:

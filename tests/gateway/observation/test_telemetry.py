@@ -23,7 +23,7 @@ needs_sdk = pytest.mark.skipif(not HAS_SDK, reason="the extra otel is not instal
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 INCOMING = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "shop=1", "authorization": "Bearer up-1"}
 ROUTED = Routed("d1", "small", "small@3", 0.25, "thompson", "s9", "default", "e1", "mail")
-USED = Used("d1", "gpt-x", "stop", 100, 60, 20, 0.5, 0.25)
+USED = Used("d1", "gpt-x", "stop", 100, 60, 20, 0.5, 0.25, 15)
 
 
 class Recorder:
@@ -70,6 +70,7 @@ def test_a_call_has_the_names_of_the_convention(recorder: Recorder) -> None:
         "gen_ai.response.time_to_first_chunk": 0.25,
         "gen_ai.usage.input_tokens": 100,
         "gen_ai.usage.cache_read.input_tokens": 60,
+        "gen_ai.usage.cache_creation.input_tokens": 15,
         "gen_ai.usage.output_tokens": 20,
         "http.response.status_code": 200,
         "upturn.dialect": "responses",

@@ -1,5 +1,6 @@
 """The switch that stops the router from learning: over HTTP, by another process, by the configuration."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,35 @@ async def test_an_act_of_another_process_holds_at_once(config: Config) -> None:
         assert not unfreeze(desk.pool.path, who="ben", why="done", when=1.0)
         desk.gateway.background.learn()
         assert await chances(desk) != before
+
+
+async def test_a_long_backlog_is_learned_in_parts_between_calls(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upturn.gateway.background.RECORDS_AT_ONCE", 5)
+    async with live(config) as desk:
+        await desk.serve(2, VALUES, "default")
+        freeze(desk.pool.path, who="ben", why="audit", when=0.0)
+        await desk.serve(8, VALUES, "default")
+        await desk.gateway.background.learn_all()  # ends, although the router stays where it is
+        before = await chances(desk)
+        unfreeze(desk.pool.path, who="ben", why="done", when=1.0)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.ensure_future(count())
+        await desk.gateway.background.learn_all()
+        counting.cancel()
+        assert turns >= 4
+        after = await chances(desk)
+        assert after != before
+    async with live(config) as desk:  # nothing was left out
+        assert await chances(desk) == after
 
 
 async def test_freezing_again_changes_nothing(config: Config) -> None:

@@ -27,7 +27,7 @@ from upturn.pool import Pool
 from upturn.pool.calls import calls_of_episode
 from upturn.records import Call
 
-PATHS = {
+PATHS: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/messages": {**CHAT, "max_tokens": 9},
     "/v1/responses": {"model": "ann", "input": "hi"},

@@ -97,7 +97,8 @@ async def open_workers(
         app = build_app(Parts(service, guard, Observer(metrics, None), config))
         async with AsyncExitStack() as stack:
             workers = [await stack.enter_async_context(worker_of(app)) for _ in range(count)]
-            direct, *clients = [await stack.enter_async_context(client_of(one)) for one in (app, *workers)]
+            direct = await stack.enter_async_context(client_of(app))
+            clients = [await stack.enter_async_context(client_of(worker)) for worker in workers]
             yield WorkerDesk(direct, clients, workers, service, upstream, server, metrics)
             await service.log.drain()
 

@@ -7,7 +7,7 @@ import pytest
 from upturn.config import PriceConfig
 from upturn.dialects import Message, ModelAnswer, ModelRequest, Reasoning, Text, TokenUsage, ToolCall
 from upturn.loop.online.call_usage import CallUsage, call_usage
-from upturn.models.upstreams import CallOutcome
+from upturn.models.upstreams import CallOutcome, Hedge
 
 PRICE = PriceConfig(input=1.0, output=10.0, cached_input=0.1)
 ASKED = ModelRequest("default", (Message("user", (Text("x" * 400),)),))
@@ -19,6 +19,22 @@ def test_reported_tokens_are_charged_at_their_prices() -> None:
     used = call_usage("answered", CallOutcome(ANSWER, usage=REPORTED), ASKED, PRICE)
     assert used[:2] == (REPORTED, False)
     assert used.cost_usd == pytest.approx((400 * 1.0 + 600 * 0.1 + 100 * 10.0) / 1e6)
+
+
+def test_tokens_written_to_the_cache_have_prices_of_their_own() -> None:
+    usage = TokenUsage(input=1_000, output=100, cached_input=600, cache_write=300, cache_write_1h=200)
+    answered = CallOutcome(ANSWER, usage=usage)
+    both = replace(PRICE, cache_write=1.25, cache_write_1h=2.0)
+    assert call_usage("answered", answered, ASKED, both).cost_usd == pytest.approx(
+        (100 * 1.0 + 600 * 0.1 + 100 * 1.25 + 200 * 2.0 + 100 * 10.0) / 1e6
+    )
+    five_minutes = replace(PRICE, cache_write=1.25)
+    assert call_usage("answered", answered, ASKED, five_minutes).cost_usd == pytest.approx(
+        (100 * 1.0 + 600 * 0.1 + 300 * 1.25 + 100 * 10.0) / 1e6
+    )
+    assert call_usage("answered", answered, ASKED, PRICE).cost_usd == pytest.approx(
+        (400 * 1.0 + 600 * 0.1 + 100 * 10.0) / 1e6
+    )
 
 
 def test_without_a_price_nothing_is_estimated_and_the_cost_is_unknown() -> None:
@@ -54,6 +70,25 @@ def test_a_call_that_failed_before_its_answer_has_no_known_cost() -> None:
     )
 
 
+def test_an_attempt_that_was_cancelled_costs_the_prompt_that_it_read() -> None:
+    used = call_usage("answered", CallOutcome(ANSWER, usage=REPORTED), ASKED, PRICE, hedge=Hedge("second", 1))
+    assert used.tokens == REPORTED
+    assert (used.hedged_input_tokens, used.is_estimated) == (1_000, True)
+    assert used.cost_usd == pytest.approx((400 * 1.0 + 600 * 0.1 + 100 * 10.0 + 1_000 * 1.0) / 1e6)
+
+
+def test_an_attempt_that_failed_beside_the_answer_costs_nothing() -> None:
+    answered = CallOutcome(ANSWER, usage=REPORTED)
+    failed = call_usage("answered", answered, ASKED, PRICE, hedge=Hedge("first", 0))
+    assert failed == call_usage("answered", answered, ASKED, PRICE)
+
+
+def test_two_attempts_of_a_client_that_left_cost_two_prompts() -> None:
+    used = call_usage("cancelled", CallOutcome(failure="left"), ASKED, PRICE, hedge=Hedge("none", 1))
+    assert (used.tokens.input, used.hedged_input_tokens) == (100, 100)
+    assert used.cost_usd == pytest.approx(200 / 1e6)
+
+
 @pytest.mark.parametrize(
     "absurd",
     [
@@ -61,6 +96,9 @@ def test_a_call_that_failed_before_its_answer_has_no_known_cost() -> None:
         replace(REPORTED, cached_input=2_000),
         replace(REPORTED, input=10**400),
         replace(REPORTED, cached_input=-1),
+        replace(REPORTED, cache_write=401),
+        replace(REPORTED, cache_write=10, cache_write_1h=11),
+        replace(REPORTED, cache_write_1h=-1),
     ],
 )
 def test_absurd_reports_are_not_believed(absurd: TokenUsage) -> None:

@@ -26,12 +26,16 @@ class Server(Scripted):
         super().__init__("server")
         self.content = content
         self.asked: list[object] = []
+        self.is_closed = False
 
     async def embed(self, body: bytes) -> Forwarded:
         self.asked.append(json.loads(body))
         if self.error is not None:
             raise self.error
         return Forwarded(json.dumps(self.content).encode(), 1)
+
+    async def close(self) -> None:
+        self.is_closed = True
 
 
 def answer(*values: object) -> object:
@@ -41,6 +45,17 @@ def answer(*values: object) -> object:
 def route_by(desk: Desk, policy: RoutingPolicy, texts: CallTexts) -> None:
     desk.service.router.policy = policy
     desk.service.texts = texts
+
+
+async def test_a_replaced_server_is_asked_no_more_and_closed_at_the_end() -> None:
+    first, second = Server(answer(1.0, 0.0)), Server(answer(0.0, 1.0))
+    embedder = TextEmbedder(first)
+    await embedder.features("a")
+    embedder.replace(second)
+    await embedder.features("b")
+    assert (len(first.asked), len(second.asked), first.is_closed) == (1, 1, False)
+    await embedder.close()
+    assert (first.is_closed, second.is_closed) == (True, True)
 
 
 async def test_features_begin_hashed_and_are_then_fitted_to_what_is_stored(desk: Desk) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.errands import MODEL
 from upturn.agents import RaySettings
-from upturn.config import AgentConfig, LoopConfig, RolloutConfig
+from upturn.config import AgentConfig, ApiKeys, LoopConfig, RolloutConfig
 from upturn.errors import ClusterError, ModelError
 from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import run_cycle
@@ -118,7 +118,7 @@ def test_the_engine_has_the_configured_settings(
             "max_length": 99, "logprobs": "raw"
         }  # fmt: skip
         config = desk.config(environment=SHORT, rollouts=rollouts)
-        with open_run(config, tmp_path, "toy", NoProgress(), api_keys={"ITS_KEY": "secret"}) as context:
+        with open_run(config, tmp_path, "toy", NoProgress(), api_keys=ApiKeys({"ITS_KEY": "secret"})) as context:
             check_sampler(context)
             with rollout_runtime(context, NANO, "train") as runtime:
                 assert isinstance(runtime, EngineRuntime)

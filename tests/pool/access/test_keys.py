@@ -87,7 +87,7 @@ def test_an_id_is_stored_once(path: Path) -> None:
         assert store.version() == 1
 
 
-def test_acts_say_who_what_and_when_and_belong_to_a_tenant(path: Path) -> None:
+def test_acts_say_who_what_and_when_and_belong_to_a_tenant_or_to_the_installation(path: Path) -> None:
     with KeyStore(path) as store:
         store.add(build_key("a"), who="ana", why="for the shop")
         store.revoke("a", when=20.0, who="ben", why="leaked")
@@ -95,8 +95,9 @@ def test_acts_say_who_what_and_when_and_belong_to_a_tenant(path: Path) -> None:
         assert admin_acts(store.engine, tenant="default") == [
             AdminAct("ana", "keys add", "a", 10.0, "default", "for the shop"),
             AdminAct("ben", "keys revoke", "a", 20.0, "default", "leaked"),
+            AdminAct("ana", "reload", "upturn.toml", 30.0, ""),
         ]
-        assert admin_acts(store.engine, tenant="other") == []
+        assert [act.what for act in admin_acts(store.engine, tenant="other")] == ["reload"]
         assert len(admin_acts(store.engine, tenant=ALL_TENANTS)) == 3
         assert store.version() == 2, "an act that changes no key is no new version"
 

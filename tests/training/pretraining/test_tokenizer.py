@@ -1,5 +1,7 @@
 """Tokenizers of the shipped models: which pieces are one token, and round trips of any text."""
 
+from functools import cache
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +68,10 @@ def test_texts_round_trip(glued: Tokenizer, text: str) -> None:
     assert glued.decode(glued.encode(text).ids, skip_special_tokens=False) == text
 
 
+shipped = cache(load_local)
+
+
 @given(st.text().filter(lambda text: f"{GLUE} " not in text))
 def test_any_text_round_trips(text: str) -> None:
-    tokenizer = load_local("nano").tokenizer
+    tokenizer = shipped("nano").tokenizer
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False) == text

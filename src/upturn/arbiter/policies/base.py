@@ -7,6 +7,7 @@ the probabilities approximate those of an ideal algorithm.
 from abc import abstractmethod
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ Array = NDArray[np.float64]
 
 MAX_FLOOR = 0.5
 """Maximum exploration floor of the policies here."""
+ARITHMETIC = 2
+"""Number of the probabilities' arithmetic, which snapshots contain: 2 reads the probability of being largest from a
+table, so that its last digits differ from those of 1."""
 DEFAULT_FLOOR = 0.01
 """With two agents whose success rates differ by .12, a floor costs .06 of its share: .06 points at .01, and .3 at
 .05 (docs/decisions.md)."""
@@ -41,6 +45,14 @@ class PolicyState:
     """State of the policy's estimates; its form depends on the policy."""
 
 
+class Offered(NamedTuple):
+    """What policies read from K candidates."""
+
+    versions: tuple[str, ...]
+    handicaps: Array
+    """(K,)"""
+
+
 class LearningPolicy:
     """Base of the policies: counts outcomes, keeps the hash of the learned history, and adds the floor."""
 
@@ -53,6 +65,7 @@ class LearningPolicy:
         self.tally = Tally(discount=1.0)
         self._settings = repr(sorted({"floor": floor, **settings}.items()))
         self._history = ""
+        self._latest_offer: tuple[Sequence[Candidate], Offered] | None = None  # without costs the router repeats it
         self._snapshot: str | None = None  # None = not computed since the last outcome
 
     @abstractmethod
@@ -70,6 +83,16 @@ class LearningPolicy:
     @abstractmethod
     def _load(self, learned: str) -> None:
         """Replaces the estimates by those of ``_dump``."""
+
+    def _offered(self, candidates: Sequence[Candidate]) -> Offered:
+        """Returns the candidates' versions and handicaps."""
+        if self._latest_offer is None or self._latest_offer[0] is not candidates:
+            versions = tuple([candidate.version for candidate in candidates])
+            offered = Offered(versions, np.array([candidate.handicap for candidate in candidates]))
+            if not isinstance(candidates, tuple):
+                return offered  # it may be changed
+            self._latest_offer = (candidates, offered)
+        return self._latest_offer[1]
 
     def probabilities(self, task: Task, candidates: Sequence[Candidate]) -> Sequence[float]:
         """Returns ``(1 − floor) · p + floor / K`` for the policy's own probabilities p of K candidates."""
@@ -91,10 +114,14 @@ class LearningPolicy:
         """Returns the posterior of the version's success rate in the family, by the counts."""
         return self.tally.posterior(family, version)
 
+    def estimates(self, family: str, versions: Sequence[str]) -> Sequence[float]:
+        """Returns the posterior means of the versions in the family; equal to those of ``belief``."""
+        return self.tally.means(family, versions)
+
     def snapshot(self) -> str:
-        """Returns a hash of name, settings and learned history."""
+        """Returns a hash of name, arithmetic, settings and learned history."""
         if self._snapshot is None:
-            text = f"{self.name}\n{self._settings}\n{self._history}"
+            text = f"{self.name} {ARITHMETIC}\n{self._settings}\n{self._history}"
             self._snapshot = sha256(text.encode()).hexdigest()[:16]
         return self._snapshot
 
@@ -124,11 +151,6 @@ class FeaturePolicy(LearningPolicy):
         if self._latest is None or self._latest[0] is not task:
             self._latest = (task, task_features(task))
         return self._latest[1]
-
-
-def handicaps(candidates: Sequence[Candidate]) -> Array:
-    """Returns the candidates' handicaps, shape (K,)."""
-    return np.array([candidate.handicap for candidate in candidates])
 
 
 def shared_equally(values: Array) -> Array:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import special
 
-from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, LearningPolicy, handicaps
+from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, LearningPolicy
 from upturn.arbiter.policies.change import ChangeDetector, Run
 from upturn.arbiter.policies.normal import probability_largest
 from upturn.arbiter.policy import Candidate
@@ -35,6 +35,8 @@ THRESHOLD = 12.0
 FIRST_FIT = 20
 FIT_GROWTH = 1.15
 """The strength is estimated after 20 outcomes, and whenever their number has grown by 15 %."""
+MAX_BELIEFS = 10_000
+"""Maximum number of posteriors that are kept between two outcomes; all are dropped when there are more."""
 _RATES = (0.02, 0.98)
 """Range of prior means."""
 
@@ -104,10 +106,22 @@ class HierarchicalThompson(LearningPolicy):
         self._families: dict[str, dict[str, _Cell]] = {}
         self._common: dict[str, float] = {}
         self._versions: dict[str, _Version] = {}
+        self._mean: float | None = None  # that of ``_overall``; None = not computed since the last outcome
+        self._beliefs: dict[tuple[str, str], Posterior] = {}  # by family and version, since the last outcome
 
     def belief(self, family: str, version: str) -> Posterior:
         """Returns the posterior of the version's success rate in the family."""
-        mean, strength = self._prior(family, version, self._overall())
+        belief = self._beliefs.get((family, version))
+        if belief is None:
+            if len(self._beliefs) >= MAX_BELIEFS:
+                self._beliefs.clear()
+            belief = self._beliefs[family, version] = self._computed_belief(family, version)
+        return belief
+
+    def _computed_belief(self, family: str, version: str) -> Posterior:
+        if self._mean is None:
+            self._mean = self._overall()
+        mean, strength = self._prior(family, version, self._mean)
         cell = self._families.get(family, {}).get(version)
         if cell is not None:
             mean = (mean * strength + cell.reward) / (strength + cell.outcomes)
@@ -115,9 +129,14 @@ class HierarchicalThompson(LearningPolicy):
         return Posterior(mean * strength, (1 - mean) * strength)
 
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
-        beliefs = [self.belief(task.family, candidate.version) for candidate in candidates]
-        means = np.array([belief.mean for belief in beliefs]) - handicaps(candidates)
+        offered = self._offered(candidates)
+        beliefs = [self.belief(task.family, version) for version in offered.versions]
+        means = np.array([belief.mean for belief in beliefs]) - offered.handicaps
         return probability_largest(means, np.array([belief.deviation for belief in beliefs]))
+
+    def _forget_beliefs(self) -> None:
+        self._mean = None
+        self._beliefs.clear()
 
     def _overall(self) -> float:
         """Returns the mean reward over all versions and families."""
@@ -155,6 +174,7 @@ class HierarchicalThompson(LearningPolicy):
         if self._learned >= self._next_fit:
             self.strength = self._best_strength()
             self._next_fit = int(self._learned * FIT_GROWTH) + 1
+        self._forget_beliefs()
 
     def _add(self, family: str, name: str, reward: float) -> None:
         """Adds an outcome to the cell, the version's sums, and the family's common shift."""
@@ -239,6 +259,7 @@ class HierarchicalThompson(LearningPolicy):
         self._common = dict(state.common)
         self._versions = {name: _version(version) for name, version in state.versions.items()}
         self.strength, self._next_fit, self._learned = state.strength, state.next_fit, state.learned
+        self._forget_beliefs()
 
 
 def _cell(state: Cell) -> _Cell:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from upturn.arbiter.features import SIZE
-from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, handicaps, shared_equally
+from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, shared_equally
 from upturn.arbiter.policies.normal import probability_largest
-from upturn.arbiter.policies.regression import RegressionPolicy
+from upturn.arbiter.policies.regression import Regression, RegressionPolicy
 from upturn.arbiter.policy import Candidate
 from upturn.records import Decision, Task
 
@@ -31,9 +31,12 @@ class LinUCB(RegressionPolicy):
         means, variances = self._predicted(np.array(features), tuple(versions), np.zeros(SIZE))
         return means + self.alpha * np.sqrt(variances)
 
+    def _complete(self, name: str) -> Regression:
+        return self._version(name)
+
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
-        limits = self.limits(self.features(task), [candidate.version for candidate in candidates])
-        return shared_equally(limits - handicaps(candidates))
+        offered = self._offered(candidates)
+        return shared_equally(self.limits(self.features(task), offered.versions) - offered.handicaps)
 
     def _update(self, decision: Decision, reward: float) -> None:
         if decision.features:  # a decision of a policy without features teaches only the counts
@@ -67,9 +70,9 @@ class LinearThompson(RegressionPolicy):
         self.threshold = threshold
 
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
-        names = tuple(candidate.version for candidate in candidates)
-        means, variances = self._predicted(np.array(self.features(task)), names, self._prior())
-        return probability_largest(means - handicaps(candidates), self.noise * np.sqrt(variances))
+        offered = self._offered(candidates)
+        means, variances = self._predicted(np.array(self.features(task)), offered.versions, self._prior())
+        return probability_largest(means - offered.handicaps, self.noise * np.sqrt(variances))
 
     def _update(self, decision: Decision, reward: float) -> None:
         if not decision.features:  # a decision of a policy without features teaches only the counts

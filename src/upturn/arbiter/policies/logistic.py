@@ -11,7 +11,7 @@ from math import exp, pi
 import numpy as np
 from scipy import special
 
-from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, handicaps
+from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array
 from upturn.arbiter.policies.normal import probability_largest
 from upturn.arbiter.policies.regression import Regression, RegressionPolicy
 from upturn.arbiter.policy import Candidate
@@ -57,9 +57,9 @@ class LogisticThompson(RegressionPolicy):
         self.threshold = threshold
 
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
-        names = tuple(candidate.version for candidate in candidates)
-        means, deviations = self.rates(self.features(task), names)
-        best = probability_largest(means - handicaps(candidates), deviations) ** self.agreement
+        offered = self._offered(candidates)
+        means, deviations = self.rates(self.features(task), offered.versions)
+        best = probability_largest(means - offered.handicaps, deviations) ** self.agreement
         return np.asarray(best / best.sum(), dtype=np.float64)
 
     def rates(self, features: Sequence[float], versions: Sequence[str]) -> tuple[Array, Array]:

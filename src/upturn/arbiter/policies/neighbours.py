@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upturn.arbiter.features import SIZE
-from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, FeaturePolicy, handicaps
+from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, FeaturePolicy
 from upturn.arbiter.policies.normal import probability_largest
 from upturn.arbiter.policy import Candidate
 from upturn.arbiter.posterior import Posterior
@@ -95,7 +95,7 @@ class NearestNeighbours(FeaturePolicy):
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
         features = self.features(task)
         posteriors = [self.posterior(features, candidate.version) for candidate in candidates]
-        means = np.array([posterior.mean for posterior in posteriors]) - handicaps(candidates)
+        means = np.array([posterior.mean for posterior in posteriors]) - self._offered(candidates).handicaps
         return probability_largest(means, np.array([posterior.deviation for posterior in posteriors]))
 
     def _update(self, decision: Decision, reward: float) -> None:

@@ -2,7 +2,8 @@
 
 The prior mean of a version's weights is the regression over all versions, so a version without outcomes in a
 context predicts what versions do there on average. Matrices are updated in double precision (Sherman and Morrison
-1950) and used in single precision.
+1950) and used in single precision, without the features that no outcome has had: there the weights of all versions
+are uncorrelated with the others, with mean 0 and the variance of the prior.
 """
 
 from base64 import b64decode, b64encode
@@ -26,9 +27,9 @@ class _Stack(NamedTuple):
     """The regressions of K versions."""
 
     inverses: NDArray[np.float32]
-    """(K · SIZE, SIZE)"""
+    """(K · D, D) of the D known features."""
     moments: Array
-    """(K, SIZE)"""
+    """(K, D)"""
 
 
 @record
@@ -53,6 +54,7 @@ class Regression:
 
     def __init__(self, precision: float) -> None:
         self.inverse: Array = np.eye(SIZE) / precision
+        self._variance = 1 / precision
         self.moment: Array = np.zeros(SIZE)
         self.detector = ChangeDetector()
 
@@ -61,6 +63,10 @@ class Regression:
         direction = self.inverse @ features
         self.inverse -= np.outer(direction, direction) * (weight / (1 + weight * float(features @ direction)))
         self.moment += moment * features
+
+    def known(self) -> NDArray[np.bool_]:
+        """Returns True for the features that an outcome has had, (SIZE,); wrong after ``weaken``."""
+        return np.asarray(self.inverse.diagonal() != self._variance)
 
     def weaken(self, share: float, precision: float, prior: Array) -> None:
         """Keeps this share of the outcomes' weight: the weights θ stay, and their variances grow."""
@@ -93,6 +99,7 @@ class RegressionPolicy(FeaturePolicy):
         self.precision = precision
         self._pooled = Regression(1.0)
         self._versions: dict[str, Regression] = {}
+        self._known = np.zeros(0, dtype=np.intp)  # the features that an outcome has had
         self._stacks: dict[tuple[str, ...], _Stack] = {}  # by the versions of recent decisions
 
     def _prior(self) -> Array:
@@ -101,19 +108,24 @@ class RegressionPolicy(FeaturePolicy):
 
     def _predicted(self, features: Array, names: tuple[str, ...], prior: Array) -> tuple[Array, Array]:
         """Returns ``θᵀx`` and ``xᵀ A⁻¹ x`` of the versions, each (K,); ``prior`` is the prior mean of θ."""
-        stack = self._stacks.get(names)
-        if stack is None:
-            fresh = Regression(self.precision)
-            regressions = [self._versions.get(name, fresh) for name in names]
-            inverses = np.concatenate([regression.inverse for regression in regressions]).astype(np.float32)
-            stack = _Stack(inverses, np.stack([regression.moment for regression in regressions]))
-            if len(self._stacks) >= MAX_STACKS:
-                self._stacks.clear()
-            self._stacks[names] = stack
-        inverses, moments = stack
-        directions = (inverses @ features.astype(np.float32)).reshape(len(names), SIZE).astype(np.float64)
-        means = np.einsum("kd,kd->k", directions, moments + self.precision * prior)
-        return means, np.maximum(directions @ features, 0.0)
+        inverses, moments = self._stacks.get(names) or self._stack(names)
+        known = features[self._known]
+        directions = (inverses @ known.astype(np.float32)).reshape(moments.shape).astype(np.float64)
+        means = np.einsum("kd,kd->k", directions, moments) + directions @ (self.precision * prior[self._known])
+        unknown = max(float(features @ features) - float(known @ known), 0.0) / self.precision
+        return means, np.maximum(directions @ known, 0.0) + unknown
+
+    def _stack(self, names: tuple[str, ...]) -> _Stack:
+        """Returns the matrices of the versions, and keeps them."""
+        fresh = Regression(self.precision)
+        regressions = [self._versions.get(name, fresh) for name in names]
+        square = np.ix_(self._known, self._known)
+        inverses = np.concatenate([regression.inverse[square] for regression in regressions]).astype(np.float32)
+        if len(self._stacks) >= MAX_STACKS:
+            self._stacks.clear()
+        moments = np.stack([regression.moment[self._known] for regression in regressions])
+        stack = self._stacks[names] = _Stack(inverses, moments)
+        return stack
 
     def _version(self, name: str) -> Regression:
         """Returns the version's regression, a new one if it has no outcomes."""
@@ -126,11 +138,26 @@ class RegressionPolicy(FeaturePolicy):
 
     def _refresh(self, name: str) -> None:
         """Copies a version's regression to the matrices of recent candidates."""
+        known = self._complete(name).known()
+        if np.count_nonzero(known) > np.count_nonzero(known[self._known]):
+            self._know(known)
+            return
+        regression, size = self._versions[name], len(self._known)
+        inverse = regression.inverse[np.ix_(self._known, self._known)]
         for names, (inverses, moments) in self._stacks.items():
             if name in names:
                 index = names.index(name)
-                inverses[index * SIZE : (index + 1) * SIZE] = self._versions[name].inverse
-                moments[index] = self._versions[name].moment
+                inverses[index * size : (index + 1) * size] = inverse
+                moments[index] = regression.moment[self._known]
+
+    def _complete(self, name: str) -> Regression:  # noqa: ARG002 - by version in policies without the pooled one
+        """Returns a regression that never forgets an outcome of the version."""
+        return self._pooled
+
+    def _know(self, known: NDArray[np.bool_]) -> None:
+        """Adds to the features that an outcome has had, and drops the matrices of recent candidates."""
+        self._known = np.union1d(self._known, known.nonzero()[0])
+        self._stacks.clear()
 
     def _is_changed(self, name: str, predicted: float, reward: float, threshold: float | None) -> bool:
         """Restarts the version's regression at an alarm of its change detector, and returns True then.
@@ -150,7 +177,10 @@ class RegressionPolicy(FeaturePolicy):
         state = from_fields(BankState, learned)
         versions = {name: Regression(self.precision).load(saved) for name, saved in state.versions.items()}
         self._pooled, self._versions = Regression(1.0).load(state.pooled), versions
+        self._known = np.zeros(0, dtype=np.intp)
         self._stacks.clear()
+        for name in versions:
+            self._know(self._complete(name).known())
 
 
 def _encoded(values: Array) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, LearningPolicy, handicaps, shared_equally
+from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, LearningPolicy, shared_equally
 from upturn.arbiter.policy import Candidate
 from upturn.records import Decision, Task
 
@@ -49,7 +49,9 @@ class UCB1(_CountingPolicy):
         if not outcomes.all():
             return shared_equally((outcomes == 0).astype(np.float64))
         means = np.array([count.reward for count in counts]) / outcomes
-        return shared_equally(means + np.sqrt(2 * np.log(outcomes.sum()) / outcomes) - handicaps(candidates))
+        return shared_equally(
+            means + np.sqrt(2 * np.log(outcomes.sum()) / outcomes) - self._offered(candidates).handicaps
+        )
 
 
 class CheapestAboveBar(_CountingPolicy):
@@ -68,4 +70,6 @@ class CheapestAboveBar(_CountingPolicy):
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
         means = np.array([self.tally.posterior(task.family, candidate.version).mean for candidate in candidates])
         clears = means >= self.bar
-        return shared_equally(np.where(clears, -handicaps(candidates), -np.inf) if clears.any() else means)
+        return shared_equally(
+            np.where(clears, -self._offered(candidates).handicaps, -np.inf) if clears.any() else means
+        )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, LearningPolicy, handicaps
+from upturn.arbiter.policies.base import DEFAULT_FLOOR, Array, LearningPolicy
 from upturn.arbiter.policies.evidence import Evidence
 from upturn.arbiter.policies.normal import probability_largest
 from upturn.arbiter.policy import Candidate
@@ -36,7 +36,7 @@ class SlidingThompson(LearningPolicy):
 
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
         beliefs = [self.belief(task.family, candidate.version) for candidate in candidates]
-        means = np.array([belief.mean for belief in beliefs]) - handicaps(candidates)
+        means = np.array([belief.mean for belief in beliefs]) - self._offered(candidates).handicaps
         return probability_largest(means, np.array([belief.deviation for belief in beliefs]))
 
     def _update(self, decision: Decision, reward: float) -> None:

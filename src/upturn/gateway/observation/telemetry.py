@@ -67,6 +67,7 @@ class Used(NamedTuple):
     output_tokens: int | None = None
     cost_usd: float | None = None
     first_token_seconds: float | None = None
+    cache_write_tokens: int | None = None
 
 
 class GatewayTracer:
@@ -185,6 +186,7 @@ def _end(span: Span, used: Used, status: int | None, error: str) -> None:
         "gen_ai.response.finish_reasons": (used.finish,) if used.finish else None,
         "gen_ai.usage.input_tokens": used.input_tokens,
         "gen_ai.usage.cache_read.input_tokens": used.cached_input_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": used.cache_write_tokens,
         "gen_ai.usage.output_tokens": used.output_tokens,
         "gen_ai.response.time_to_first_chunk": used.first_token_seconds,
         "upturn.cost_usd": used.cost_usd,

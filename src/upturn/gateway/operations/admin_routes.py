@@ -33,6 +33,12 @@ class ReloadEntry(BaseModel):
     is_policy_changed: bool
     settings: list[str]
     """Other changed settings."""
+    keys: list[str]
+    """Agents, and ``gateway.embeddings``, with another API key."""
+    held: list[str]
+    """Ids of releases that are held because their agent is removed."""
+    warnings: list[str]
+    """What is allowed, but probably not meant."""
     summary: str
 
 
@@ -87,5 +93,8 @@ def _entry(changes: ConfigChanges) -> ReloadEntry:
         changed=[agent.name for agent in changes.changed],
         is_policy_changed=changes.is_policy_changed,
         settings=list(changes.settings),
+        keys=list(changes.keys),
+        held=list(changes.held),
+        warnings=list(changes.warnings),
         summary=summary(changes),
     )

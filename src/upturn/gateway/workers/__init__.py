@@ -11,7 +11,6 @@ them (``link``), the messages in between. Not here: the application (``app``). S
 from upturn.gateway.workers.application import WorkerApp
 from upturn.gateway.workers.channel import Channel
 from upturn.gateway.workers.link import WorkerLink
-from upturn.gateway.workers.sockets import listening_sockets
-from upturn.gateway.workers.supervisor import serve_with_workers
+from upturn.gateway.workers.supervisor import Supervisor
 
-__all__ = ["Channel", "WorkerApp", "WorkerLink", "listening_sockets", "serve_with_workers"]
+__all__ = ["Channel", "Supervisor", "WorkerApp", "WorkerLink"]

@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import chain
 from time import monotonic
@@ -15,44 +15,48 @@ from starlette.types import ASGIApp
 from uvicorn.lifespan.on import LifespanOn
 
 from upturn.errors import ClusterError
-from upturn.gateway.http_server import server_config
+from upturn.gateway.http_server import STOP_SECONDS, server_config
 from upturn.gateway.workers.link import WorkerLink
 
 _START_SECONDS = 60.0
-_STOP_SECONDS = 35.0
-"""A worker gives its requests 30 s."""
 _SHORT_LIFE_SECONDS = 10.0
 _LONGEST_PAUSE_SECONDS = 30.0
 _MODULE = "upturn.gateway.workers.worker"
 _log = logging.getLogger("upturn.gateway")
 
 
-async def serve_with_workers(
-    app: ASGIApp, listening: Sequence[Sequence[socket.socket]], max_body_bytes: int
-) -> None:
-    """Serves the application until SIGINT or SIGTERM; a second signal does not wait.
+class Supervisor:
+    """Serves an application with workers. Single use."""
 
-    ``listening``: the sockets of each worker; they are closed. Raises ClusterError if a worker does not start.
-    """
-    stopping = asyncio.Event()
-    workers = [_Worker(app, one, max_body_bytes, stopping) for one in listening]
+    def __init__(self, app: ASGIApp, listening: Sequence[Sequence[socket.socket]], max_body_bytes: int) -> None:
+        """``listening``: the sockets of each worker, which are closed at the end."""
+        self._app = app
+        self._listening = listening
+        self._stopping = asyncio.Event()
+        self._workers = [_Worker(app, one, max_body_bytes, self._stopping) for one in listening]
 
-    def stop() -> None:
-        for worker in workers:
-            worker.stop(at_once=stopping.is_set())
-        stopping.set()
-        for one in chain.from_iterable(listening):
+    async def serve(self, on_start: Callable[[], None]) -> None:
+        """Serves until SIGINT or SIGTERM; a second signal does not wait for calls in service.
+
+        ``on_start`` is called once all workers serve. Raises ClusterError if one does not start.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop)
+        async with _lifespan(self._app):
+            try:
+                await asyncio.gather(*(worker.start() for worker in self._workers))
+                on_start()
+                await asyncio.gather(*(worker.keep() for worker in self._workers))
+            finally:
+                for worker in self._workers:
+                    await worker.kill()
+
+    def _stop(self) -> None:
+        for worker in self._workers:
+            worker.stop(at_once=self._stopping.is_set())
+        self._stopping.set()
+        for one in chain.from_iterable(self._listening):
             one.close()  # new connections are refused from now on, and do not wait
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
-    async with _lifespan(app):
-        try:
-            await asyncio.gather(*(worker.start() for worker in workers))
-            await asyncio.gather(*(worker.keep() for worker in workers))
-        finally:
-            for worker in workers:
-                await worker.kill()
 
 
 class _Worker:
@@ -135,7 +139,7 @@ class _Worker:
         await asyncio.wait([ended, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not ended.done():
-            await asyncio.wait([ended], timeout=_STOP_SECONDS)
+            await asyncio.wait([ended], timeout=STOP_SECONDS + 5.0)
         await self.kill()
 
 

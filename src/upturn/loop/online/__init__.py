@@ -6,7 +6,7 @@ here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``servic
 
 from upturn.loop.online.account import Account, Left, TaskAccounts
 from upturn.loop.online.call_log import CallLog
-from upturn.loop.online.call_task import GENERAL, call_task, estimated_tokens, message_text
+from upturn.loop.online.call_task import GENERAL, call_task
 from upturn.loop.online.canary_evidence import CanaryEvidence
 from upturn.loop.online.decision_log import SUCCESS, DecisionLog, read_decision_log
 from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
@@ -51,8 +51,6 @@ __all__ = [
     "call_task",
     "episode_records",
     "episode_task_id",
-    "estimated_tokens",
-    "message_text",
     "new_task_id",
     "read_decision_log",
     "read_episode",

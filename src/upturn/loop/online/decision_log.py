@@ -19,7 +19,7 @@ from sqlalchemy import select
 from upturn.arbiter import LoggedOutcome
 from upturn.config import MetricConfig, declared_metrics
 from upturn.errors import RecordError
-from upturn.loop.online.service import NAMED
+from upturn.loop.online.routes import NAMED
 from upturn.loop.online.trajectory import episode_task_id
 from upturn.pool import THUMBS, Pool, schema
 from upturn.records import Decision, Feedback, FeedbackSubject, Task

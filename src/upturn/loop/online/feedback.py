@@ -26,6 +26,11 @@ _TABLES = {
     "episode": (schema.calls, schema.calls.c.episode),
     "trajectory": (schema.trajectories, schema.trajectories.c.id),
 }
+_WHERE = {
+    "decision": "use the id of an answer, or its header x-upturn-decision",
+    "episode": "use your name of it, or the header x-upturn-episode of an answer",
+    "trajectory": "the answers of GET /v1/episodes/{id} and GET /v1/tasks/{id} have ids of trajectories",
+}
 _ABOUT = {
     "call": "a model call: name its decision_id",
     "task": "a task: name its trajectory_id, or its decision_id",
@@ -141,7 +146,7 @@ def _find_subject(engine: Engine, opinion: Opinion, client: Client) -> _Subject:
             if connection.execute(query).first() is not None:
                 return _Subject(opinion.subject_kind, subject)
     raise RequestError(
-        f"no {opinion.subject_kind} {opinion.subject_id!r}; use the id of an answer, or its x-upturn headers",
+        f"no {opinion.subject_kind} {opinion.subject_id!r}; {_WHERE[opinion.subject_kind]}",
         status=404,
         code=f"unknown_{opinion.subject_kind}",
         field=f"{opinion.subject_kind}_id",

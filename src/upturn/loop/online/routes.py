@@ -1,14 +1,17 @@
 """The names that clients put into ``model``, and the agents that they stand for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from upturn.arbiter import AgentRegistry
 from upturn.config import GatewayConfig, ProviderToolPolicy, RouteConfig
 from upturn.dialects import RequestError
+from upturn.records import Alternative, Decision
 
 DEFAULT_ROUTE = "default"
+NAMED = "named"
+"""The policy in decisions of calls whose agent version was not for the router to choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +83,18 @@ class RouteTable:
             ),
             None,
         )
+
+
+def named_decision(decision: Decision, version: str, reason: str) -> Decision:
+    """Returns the decision with a version that the router did not choose."""
+    return replace(
+        decision,
+        policy=NAMED,
+        agent=version.rpartition("@")[0],
+        chosen=version,
+        propensity=1.0,
+        alternatives=(Alternative(version, 1.0, None),),
+        reason=reason,
+        release=None,
+        arm=None,
+    )

@@ -30,14 +30,22 @@ from upturn.loop.online.episode import (
     has_signed_thought,
 )
 from upturn.loop.online.family import CallFacts
-from upturn.loop.online.routes import RouteTable, Target
+from upturn.loop.online.routes import NAMED, RouteTable, Target, named_decision
 from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
 from upturn.loop.online.text_features import CallTexts, TextFeatures
-from upturn.models.upstreams import CallOutcome, Chunk, Exchange, Sender, Upstream, UpstreamCall, UpstreamError
+from upturn.models.upstreams import (
+    CallOutcome,
+    Chunk,
+    Exchange,
+    Hedge,
+    Sender,
+    Upstream,
+    UpstreamCall,
+    UpstreamError,
+)
 from upturn.pool import Pool
 from upturn.pool.calls import episode_decision, latest_prefix
 from upturn.records import (
-    Alternative,
     Call,
     CallContent,
     CallStatus,
@@ -47,8 +55,6 @@ from upturn.records import (
 )
 
 _NO_TEXTS = CallTexts()
-NAMED = "named"
-"""The policy in decisions of calls whose agent version was not for the router to choose."""
 MAX_EPISODES = 10_000
 """Maximum number of sealed episodes in memory."""
 
@@ -177,7 +183,7 @@ class OnlineService:
     def _kept(self, arrival: Arrival, target: Target, placement: Placement, decision: Decision) -> Decision:
         """Returns the decision, or that of the version that the client named or that must stay."""
         if target.version is not None:
-            return _fixed(decision, target.version, f"the client named {target.version}")
+            return named_decision(decision, target.version, f"the client named {target.version}")
         if (earlier := placement.extends) is None or earlier.agent_version == decision.chosen:
             return decision
         for is_open, what in (
@@ -186,7 +192,7 @@ class OnlineService:
         ):
             if is_open and self._can_serve(earlier.agent_version):
                 reason = f"{earlier.agent_version} stays: {what} of episode {placement.episode!r} is open"
-                return _fixed(decision, earlier.agent_version, reason)
+                return named_decision(decision, earlier.agent_version, reason)
         return decision
 
     def _restore(self, tenant: str, placement: Placement) -> None:
@@ -315,6 +321,7 @@ class LiveCall:
         self._account = account
         self._exchange: Exchange | None = None
         self._attempted: list[str] = []
+        self._hedge = Hedge()
         self._changes = list(decided.arrival.changes)
 
     @property
@@ -371,10 +378,10 @@ class LiveCall:
         return forwarded.content
 
     def _call(self, version: str) -> UpstreamCall:
-        arrival = self.decided.arrival
+        arrival, answer_id = self.decided.arrival, self.decided.decision.id
         headers = {**arrival.headers, **arrival.trace(self)}
         call = UpstreamCall(
-            arrival.body, arrival.request, arrival.dialect, headers, self.decided.decision.id, arrival.sender
+            arrival.body, arrival.request, arrival.dialect, headers, answer_id, arrival.sender, self._hedge
         )
         earlier = self.decided.placement.extends
         if (
@@ -415,7 +422,8 @@ class LiveCall:
     def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[Decision, Call, CallContent]:
         decided, answer = self.decided, outcome.answer
         placement, arrival = decided.placement, decided.arrival
-        used = call_usage(status, outcome, arrival.request, self._service.price(self.agent_version))
+        price = self._service.price(self.agent_version)
+        used = call_usage(status, outcome, arrival.request, price, hedge=self._hedge)
         is_complete = status == "answered" and answer is not None
         call = Call(
             id=decided.decision.id,
@@ -429,9 +437,13 @@ class LiveCall:
             finish=answer.finish if is_complete and answer is not None else "",
             input_tokens=used.tokens.input,
             cached_input_tokens=used.tokens.cached_input,
+            cache_write_tokens=used.tokens.cache_write,
+            cache_write_1h_tokens=used.tokens.cache_write_1h,
             output_tokens=used.tokens.output,
             reasoning_tokens=used.tokens.reasoning,
             is_usage_estimated=used.is_estimated,
+            hedge=self._hedge.answered_by,
+            hedged_input_tokens=used.hedged_input_tokens,
             cost_usd=used.cost_usd,
             seconds=perf_counter() - arrival.started,
             first_token_seconds=outcome.first_token_seconds,
@@ -481,18 +493,3 @@ def _refusals(left: Left | None) -> Iterator[None]:
         is_unable = exc.kind == "unable"
         code = "no_able_agent" if is_unable else "no_agent"
         raise RequestError(str(exc), status=400 if is_unable else 503, code=code) from exc
-
-
-def _fixed(decision: Decision, version: str, reason: str) -> Decision:
-    """Returns the decision with a version that the router did not choose."""
-    return replace(
-        decision,
-        policy=NAMED,
-        agent=version.rpartition("@")[0],
-        chosen=version,
-        propensity=1.0,
-        alternatives=(Alternative(version, 1.0, None),),
-        reason=reason,
-        release=None,
-        arm=None,
-    )

@@ -54,6 +54,12 @@ class TextEmbedder:
         self._dimensions = dimensions
         self._known: OrderedDict[str, TextFeatures] = OrderedDict()
         self._is_failing = False
+        self._replaced: list[Upstream] = []
+
+    def replace(self, upstream: Upstream) -> None:
+        """Continues with another connection to the same server; requests in flight end with the earlier one."""
+        self._replaced.append(self._upstream)
+        self._upstream = upstream
 
     async def features(self, text: str) -> TextFeatures | None:
         """Returns the features of a text; None = it is empty, or the server gave no usable answer."""
@@ -81,7 +87,8 @@ class TextEmbedder:
 
     async def close(self) -> None:
         """Ends all connections."""
-        await self._upstream.close()
+        for upstream in (*self._replaced, self._upstream):
+            await upstream.close()
 
 
 _NO_RULES = FamilyGuess()

@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall
-from upturn.loop.online.call_task import message_text
+from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall, message_text
 from upturn.records import (
     EPISODE_TASK,
     MODEL_CALL,

@@ -1,7 +1,7 @@
 """A run's context: its folder, journal, pool, agents and router, opened and closed together."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
@@ -20,7 +20,7 @@ from upturn.arbiter import (
     StoredPolicy,
     make_policy,
 )
-from upturn.config import AdapterSettings, AgentConfig, Config, Limits
+from upturn.config import AdapterSettings, AgentConfig, ApiKeys, Config, Limits
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
@@ -74,8 +74,8 @@ class Context:
     progress: Progress
     world: World | None = None
     """The processes that train together, of which this is the first; None means a single process."""
-    api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """API keys by the environment variable that holds them."""
+    api_keys: ApiKeys = field(default_factory=ApiKeys, repr=False)
+    """API keys of servers."""
     position: Position = field(default_factory=Position)
 
     @property
@@ -174,19 +174,18 @@ def open_run(
     command: str,
     progress: Progress,
     *,
-    api_keys: Mapping[str, str] | None = None,
+    api_keys: ApiKeys | None = None,
     world: World | None = None,
 ) -> Iterator[Context]:
     """Opens a new or interrupted run in ``run_dir``.
 
     A command that only trains begins with the configured versions, others with what the pool's earlier runs have
-    learned and promoted. ``api_keys``: by the environment variable that holds them (``config.api_keys``); None
-    means that none is needed.
+    learned and promoted. ``api_keys``: None means that none is needed.
     Raises ConfigError for names that cannot be resolved, JournalError when the folder holds another run,
     StoreBusyError when its pool is in use.
     """
     kit = _checked_kit(config, run_dir, world)
-    needs_torch, keys = _needs_torch(config), api_keys or {}
+    needs_torch, keys = _needs_torch(config), api_keys or ApiKeys()
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
         Pool.open(config.pool.path or run_dir / "pool.db") as pool,
@@ -223,6 +222,8 @@ def open_run(
         )
         if needs_torch:
             progress.note(f"device: {describe_device(device)}")
+        for warning in keys.warnings:
+            progress.note(f"warning: {warning}")
         context.start()
         if not command.startswith("train"):
             _begin_service(context)
@@ -253,7 +254,7 @@ def _open_runtime(
     kit: EnvironmentKit,
     run_dir: Path,
     *,
-    keys: Mapping[str, str],
+    keys: ApiKeys,
     progress: Progress,
     world: World | None,
 ) -> Iterator[AgentRuntime]:
@@ -263,7 +264,7 @@ def _open_runtime(
     """
     device = _checked_device(config, world)
     limits, rollouts = limits_of(config), config.rollouts
-    agent_keys = {member.name: keys.get(member.api_key_env, "") for member in config.agents}
+    agent_keys = {member.name: keys.of(member) for member in config.agents}
     if rollouts.place != "engine":
         yield AgentRuntime(kit, limits, agent_keys, progress.note, device=device)
         return
@@ -278,7 +279,7 @@ def _open_runtime(
         logprobs=None if rollouts.logprobs == "auto" else rollouts.logprobs,
         form="adapter" if rollouts.dialect == "vllm" and config.lora is not None else "checkpoint",
     )
-    remote = RemoteEngine(settings, _UNNAMED, api_key=keys.get(rollouts.api_key_env, ""))
+    remote = RemoteEngine(settings, _UNNAMED, api_key=keys.of(rollouts))
     stored = None if rollouts.weights == "auto" else rollouts.weights
     host = EngineHost(remote, transfer_folder(config, run_dir), stored=stored)
     try:

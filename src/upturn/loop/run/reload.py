@@ -1,7 +1,7 @@
 """A changed configuration for a running service: what changes, or why the whole file is refused.
 
-Agents, prices, routes, rules for families, the routing policy and the gates of releases can change while a service
-runs. Everything else needs a new start.
+Agents, prices, routes, rules for families, the routing policy, the gates of releases, limits of tenants and keys,
+and the retention can change while a service runs. Everything else needs a new start.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,18 @@ from upturn.loop.run.preflight import load_checked_kit, name_problems
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue
 
-RELOADABLE = ("agents", "prices", "routing", "canary", "validation", "gateway.routes", "gateway.families")
+RELOADABLE = (
+    "agents",
+    "prices",
+    "routing",
+    "canary",
+    "validation",
+    "gateway.routes",
+    "gateway.families",
+    "gateway.keep_days",
+    "access.key_limits",
+    "access.tenants",
+)
 """Sections, and settings of sections, that a running service applies."""
 
 
@@ -34,11 +45,18 @@ class ConfigChanges(NamedTuple):
     """The new policy learns from the beginning of the pool."""
     settings: tuple[str, ...]
     """Other changed settings, such as ``canary.alpha``."""
+    keys: tuple[str, ...] = ()
+    """Agents, and ``gateway.embeddings``, with another API key."""
+    warnings: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    """Ids of releases that are held because their agent is removed."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changes."""
-        return not (self.added or self.removed or self.changed or self.is_policy_changed or self.settings)
+        return not (
+            self.added or self.removed or self.changed or self.is_policy_changed or self.settings or self.keys
+        )
 
 
 def reload_config(old: Config, path: Path, environ: Mapping[str, str]) -> ConfigChanges:

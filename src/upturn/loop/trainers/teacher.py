@@ -118,7 +118,7 @@ def _remote(context: Context, parent: AgentVersion, settings: TeacherSettings) -
     return RemoteTeacher(
         server,
         text_of=lambda token: tokenizer.decode([token], skip_special_tokens=False),
-        api_key=context.api_keys.get(settings.api_key_env, ""),
+        api_key=context.api_keys.of(settings),
     )
 
 

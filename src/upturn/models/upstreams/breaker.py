@@ -126,6 +126,11 @@ class CallLimit:
         self.waiting = 0
         """Calls that wait."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a call would have to wait for its place."""
+        return self._semaphore.locked()
+
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """Waits for a place and holds it in the block.

@@ -167,7 +167,11 @@ class EndpointClient:
             content += part
         _close(response)
         status = response.status
-        hint = "; check the key of the agent (agents.api_key_env)" if status in (401, 403) else ""
+        hint = (
+            "; check the key of the agent (agents.api_key_env or agents.api_key_file)"
+            if status in (401, 403)
+            else ""
+        )
         error = self.error(
             f" answered HTTP {status}: {_error_message(content)}{hint}", kind="status", status=status
         )

@@ -55,7 +55,7 @@ class ReportsTokens(Protocol):
 
 
 class EngineThread:
-    """A model with an event loop in a thread of its own. Started by the first call."""
+    """A model with an event loop in a thread of its own. Started by ``load`` or the first call."""
 
     def __init__(self, model: Callable[[], Model]) -> None:
         """``model`` is called once, in the thread."""
@@ -69,6 +69,10 @@ class EngineThread:
     def number(self) -> int:
         """The number of a new call; unique, since upstreams that share the model share its sessions."""
         return next(self._numbers)
+
+    def load(self) -> "Future[Model]":
+        """A future with the model, once it is loaded; its error is a ModelError."""
+        return asyncio.run_coroutine_threadsafe(self._loaded(), self._running())
 
     def submit(
         self, request: GenerationRequest, seen: Callable[[tuple[int, ...]], None] | None = None
@@ -88,12 +92,15 @@ class EngineThread:
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
 
+    async def _loaded(self) -> Model:
+        if self._model is None:
+            self._model = self._make()
+        return self._model
+
     async def _generate(
         self, request: GenerationRequest, seen: Callable[[tuple[int, ...]], None] | None
     ) -> Generation:
-        if self._model is None:
-            self._model = self._make()
-        model, reported = self._model, 0
+        model, reported = await self._loaded(), 0
         generating = asyncio.ensure_future(model.generate(request))
         try:
             while seen is not None and isinstance(model, ReportsTokens):

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 from upturn.config import UpstreamConfig
 from upturn.dialects import Dialect, Message, ModelAnswer, ModelRequest, Reasoning, RequestError, TokenUsage
 from upturn.errors import ModelError
-from upturn.records import TokenRow
+from upturn.records import HedgeAnswer, TokenRow
 
 BreakerState = Literal["closed", "open", "half_open"]
 Verdict = Literal["failed", "begun", "answered", "none"]
@@ -91,6 +91,16 @@ class Endpoint:
     api_key: str = field(default="", repr=False)
 
 
+@dataclass(slots=True)
+class Hedge:
+    """What became of the second attempt at a call. The upstream writes it, and the caller records it."""
+
+    answered_by: HedgeAnswer = ""
+    unanswered: int = 0
+    """Attempts beside the one that counts that were ended while they worked. Their server may charge for the prompt
+    that they read; what they had written is unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamCall:
     """One call of a client, for one upstream."""
@@ -106,6 +116,8 @@ class UpstreamCall:
     """The id of the answer for the client."""
     sender: "Sender | None" = None
     """Sends it to endpoints; None = this process does."""
+    hedge: Hedge = field(default_factory=Hedge, compare=False)
+    """Of this call, for the caller to read."""
 
     def without_reasoning(self) -> "UpstreamCall":
         """The call without the thoughts of earlier answers, which another model refuses."""

@@ -8,7 +8,7 @@ from upturn.pool.chain import extend_chain
 from upturn.pool.database import operator_transaction
 from upturn.pool.row import Values
 from upturn.pool.schema import admin_acts as table
-from upturn.pool.selection import Scope, in_scope
+from upturn.pool.selection import ALL_TENANTS, Scope
 from upturn.records import AdminAct, fields_json, from_fields
 
 
@@ -35,7 +35,9 @@ def append_act(connection: Connection, act: AdminAct, *, kind: str, fields: str)
 
 
 def admin_acts(engine: Engine, *, tenant: Scope) -> list[AdminAct]:
-    """Returns the acts on what belongs to the tenant, oldest first."""
-    query = select(table.c.act).where(*in_scope(table.c.tenant, tenant)).order_by(table.c.sequence)
+    """Returns the acts on what belongs to the tenant or to the whole installation, oldest first."""
+    query = select(table.c.act).order_by(table.c.sequence)
+    if tenant is not ALL_TENANTS:
+        query = query.where(table.c.tenant.in_((tenant, "")))
     with engine.connect() as connection:
         return [from_fields(AdminAct, act) for act in connection.execute(query).scalars()]

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pydantic_core import from_json
 from sqlalchemy import Engine, FromClause, and_, case, func, select
 
+from upturn.pool.row import cache_tokens
 from upturn.pool.schema import submissions, trajectories
 from upturn.pool.selection import Scope, in_scope
 
@@ -48,9 +48,14 @@ class TaskUsage(NamedTuple):
     agent_version: str
     read: int
     """Cached ones included."""
-    cached: int
     written: int
     recorded_at: float
+    cached: int = 0
+    """Of ``read``."""
+    cache_write: int = 0
+    """Of ``read``: written to the cache."""
+    cache_write_1h: int = 0
+    """Of ``cache_write``."""
 
 
 def task_usage(
@@ -85,9 +90,9 @@ def task_usage(
             row.key,
             row.agent_version,
             row.prompt_tokens,
-            min(from_json(row.fields).get("cached_tokens", 0), row.prompt_tokens),
             row.written_tokens,
             row.recorded_at,
+            *cache_tokens(row.fields, row.prompt_tokens),
         )
         for row in rows
     ]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pydantic_core import from_json
 from sqlalchemy import Engine, exists, select
 
+from upturn.pool.row import cache_tokens
 from upturn.pool.schema import calls, decisions, tasks, trajectories
 from upturn.pool.selection import Scope, in_scope
 from upturn.records import MODEL_CALL
@@ -29,6 +30,10 @@ class Consumed(NamedTuple):
     cached_tokens: int
     output_tokens: int
     seconds: float
+    cache_write_tokens: int = 0
+    """Of ``input_tokens``."""
+    cache_write_1h_tokens: int = 0
+    """Of ``cache_write_tokens``."""
 
     @property
     def has_tokens(self) -> bool:
@@ -63,6 +68,8 @@ def _of_calls(engine: Engine, start: int, stop: int, tenant: Scope) -> Iterator[
             fields["cached_input_tokens"],
             fields["output_tokens"],
             fields["seconds"],
+            fields.get("cache_write_tokens", 0),
+            fields.get("cache_write_1h_tokens", 0),
         )
 
 
@@ -90,7 +97,7 @@ def _of_tasks(engine: Engine, start: int, stop: int, tenant: Scope) -> Iterator[
     with engine.connect() as connection:
         rows = connection.execute(query).all()
     for row in rows:
-        cached = min(from_json(row.fields).get("cached_tokens", 0), row.prompt_tokens)
+        cached, *written = cache_tokens(row.fields, row.prompt_tokens)
         yield Consumed(
             row.sequence,
             row.family,
@@ -99,4 +106,5 @@ def _of_tasks(engine: Engine, start: int, stop: int, tenant: Scope) -> Iterator[
             cached,
             row.written_tokens,
             row.seconds,
+            *written,
         )

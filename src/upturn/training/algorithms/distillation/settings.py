@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from upturn.config import Count, report_unused, settings
+from upturn.config import Count, Keyed, report_unused, settings
 from upturn.training.advantages import AdvantageSettings
 from upturn.training.policy_settings import PolicyGradientSettings
 from upturn.training.run_settings import OnlineSettings
-from upturn.training.teacher_settings import TeacherSettings, teacher_keys, teacher_models
+from upturn.training.teacher_settings import TeacherSettings, keyed_teacher, teacher_models
 
 
 @settings
@@ -32,6 +32,6 @@ class DistillationSettings(OnlineSettings, PolicyGradientSettings):
         """Yields the teacher, or its tokenizer."""
         return teacher_models(self.teacher)
 
-    def key_variables(self) -> Iterator[tuple[str, str]]:
-        """Yields the variable with the teacher's API key."""
-        return teacher_keys(self.teacher)
+    def keyed(self) -> Iterator[tuple[str, Keyed]]:
+        """Yields the teacher, which may name an API key."""
+        return keyed_teacher(self.teacher)

@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from upturn.config import EnvironmentConfig, Raw, dump_settings, merge_settings, parse_settings, settings
+from upturn.config import EnvironmentConfig, Keyed, Raw, dump_settings, merge_settings, parse_settings, settings
 from upturn.errors import ConfigError
 from upturn.training.algorithms.grpo.presets import PRESETS
 from upturn.training.policy_settings import PartialSettings, PolicyGradientSettings, is_ratio_one
 from upturn.training.run_settings import OnlineSettings, reshaping_problem
-from upturn.training.teacher_settings import TeacherSettings, teacher_keys, teacher_models
+from upturn.training.teacher_settings import TeacherSettings, keyed_teacher, teacher_models
 
 PresetName = Literal[
     "grpo",
@@ -78,9 +78,9 @@ class GrpoSettings(OnlineSettings, PolicyGradientSettings):
         """Yields the teacher, and its tokenizer."""
         return teacher_models(self.teacher)
 
-    def key_variables(self) -> Iterator[tuple[str, str]]:
-        """Yields the variable with the teacher's API key."""
-        return teacher_keys(self.teacher)
+    def keyed(self) -> Iterator[tuple[str, Keyed]]:
+        """Yields the teacher, which may name an API key."""
+        return keyed_teacher(self.teacher)
 
     def _partial_problems(self, partial: PartialSettings) -> Iterator[str | None]:
         text = f"partial (extra_tasks={partial.extra_tasks!r})"

@@ -1,0 +1,67 @@
+"""Where the gateway listens, and how it stops."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from upturn.errors import ConfigError
+from upturn.gateway.listener import base_url, bind, port_of
+
+PROGRAM = """
+from upturn.gateway.listener import bind, serve
+
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        for _ in range(2):
+            await send({"type": (await receive())["type"] + ".complete"})
+
+try:
+    serve(app, bind("127.0.0.1", 0), lambda: print("listening", flush=True))
+finally:
+    print("closed in order", flush=True)
+"""
+
+
+def test_a_port_in_use_is_refused_before_anything_is_loaded() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"'127.0.0.1', port {port}: Address already in use; .* --port"):
+            bind("127.0.0.1", port)
+
+
+def test_an_unknown_host_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"cannot listen at 'no-such-host\.invalid', port 8000: .*--host"):
+        bind("no-such-host.invalid", 8000)
+
+
+def test_any_free_port_is_the_same_for_all_addresses_of_a_name() -> None:
+    sockets = bind("localhost", 0)
+    try:
+        assert {bound.getsockname()[1] for bound in sockets} == {port_of(sockets)}
+        assert port_of(sockets) > 0
+    finally:
+        for bound in sockets:
+            bound.close()
+
+
+def test_addresses_for_clients() -> None:
+    assert base_url("127.0.0.1", 8000) == "http://127.0.0.1:8000/v1"
+    assert base_url("::1", 8000) == "http://[::1]:8000/v1"
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_server_and_its_caller_in_order(stop: signal.Signals) -> None:
+    paths = os.pathsep.join(path for path in sys.path if path)
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "listening\n"
+        process.send_signal(stop)
+        assert process.stdout.read() == "closed in order\n"
+        assert process.wait(timeout=30) == 0
