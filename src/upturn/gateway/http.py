@@ -6,7 +6,7 @@ Model calls bypass the framework's request and response classes, whose cost per 
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -117,8 +117,35 @@ async def read_body(receive: Receive) -> bytes:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def until_departure(receive: Receive) -> None:
-    """Returns when the client has left."""
+async def while_connected(receive: Receive, work: Awaitable[None], *, is_over: Callable[[], bool]) -> None:
+    """Returns when the work is done.
+
+    If the client leaves before it ``is_over``, the work is cancelled, and ConnectionError raised when it has ended.
+    The work runs in the current task: another one for it would take two turns of the event loop.
+    """
+    task, has_left, has_ended = asyncio.current_task(), False, False
+    assert task is not None
+
+    def leave(_watching: "asyncio.Future[None]") -> None:
+        nonlocal has_left
+        if not (has_ended or is_over()):
+            has_left = True
+            task.cancel()
+
+    watching = asyncio.ensure_future(_until_departure(receive))
+    watching.add_done_callback(leave)
+    try:
+        await work
+    except asyncio.CancelledError:
+        if has_left and not task.uncancel():
+            raise ConnectionError("the client left before the answer's end") from None
+        raise
+    finally:
+        has_ended = True
+        watching.cancel()
+
+
+async def _until_departure(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

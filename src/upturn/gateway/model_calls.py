@@ -24,7 +24,6 @@ from upturn.gateway.http import (
     RELAY,
     STREAM_TYPE,
     Relay,
-    cancel,
     code_of,
     headers_of,
     read_body,
@@ -33,7 +32,7 @@ from upturn.gateway.http import (
     send_json,
     send_start,
     unavailable,
-    until_departure,
+    while_connected,
 )
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.retries import Answered, RecentAnswers
@@ -76,16 +75,8 @@ class ModelCalls:
             arrival = self._arrival(scope, headers, body, permitted.client, started=started)
             if relay is not None:
                 arrival = replace(arrival, sender=relay.sender)
-            serving = asyncio.ensure_future(self._serve(arrival, permitted, headers, answer))
-            leaving = asyncio.ensure_future(until_departure(receive))
-            try:
-                await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                leaving.cancel()
-                if not serving.done():
-                    await cancel(serving)
-            if not serving.cancelled():
-                serving.result()
+            serving = self._serve(arrival, permitted, headers, answer)
+            await while_connected(receive, serving, is_over=lambda: answer.is_complete)
         except RequestError as exc:
             self._observer.refused(exc)
             await answer.fail(exc)
@@ -161,6 +152,7 @@ class ModelCalls:
                     else:
                         answer.held = chunk.held
                 await answer.end()
+                await asyncio.sleep(0)  # the answer leaves with this turn of the event loop: what follows can wait
                 recording.finish()
 
 
@@ -172,6 +164,8 @@ class _Answer:
         self._dialect = dialect
         self._is_started = False
         self._is_streamed = False
+        self.is_complete = False
+        """Whether all of it is sent."""
         self._headers: Mapping[str, str] = {}
         self._whole: list[bytes] = []
         self.held: int | None = None
@@ -198,15 +192,15 @@ class _Answer:
                 self._is_started = True
                 await send_start(self._send, 200, self._headers, JSON_TYPE, held=self.held)
             await send_held(self._send, self.held)
-            return
-        if self._is_streamed:
+        elif self._is_streamed:
             await send_body(self._send, b"", is_last=True)
-            return
-        content = b"".join(self._whole)
-        self._is_started = True
-        headers = {**self._headers, "content-length": str(len(content))}
-        await send_start(self._send, 200, headers, JSON_TYPE)
-        await send_body(self._send, content, is_last=True)
+        else:
+            content = b"".join(self._whole)
+            self._is_started = True
+            headers = {**self._headers, "content-length": str(len(content))}
+            await send_start(self._send, 200, headers, JSON_TYPE)
+            await send_body(self._send, content, is_last=True)
+        self.is_complete = True
 
     async def replay(self, earlier: Answered) -> None:
         """Sends an earlier answer again."""

@@ -19,6 +19,7 @@ MARK = b"x-stainless-retry-count"
 KEPT_SECONDS = 120.0
 """Client libraries retry within seconds."""
 KEPT_BYTES = 64_000_000
+_NOTHING = -1
 LARGEST_ANSWER = 4_000_000
 """Bytes; a larger answer is not kept."""
 
@@ -36,34 +37,36 @@ class Answered:
 class _Kept:
     """The bytes of an answer, as far as it is kept."""
 
+    largest: int
+    """Bytes; a larger answer is not kept."""
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
 
     def add(self, content: bytes) -> None:
         """Adds a part, unless the answer is too large already."""
         self.size += len(content)
-        if self.size <= LARGEST_ANSWER:
+        if self.size <= self.largest:
             self.parts.append(content)
 
 
 class _Recording:
     """The answer to one request, which a retry may wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int) -> None:
         self.done: asyncio.Future[Answered | None] = asyncio.get_running_loop().create_future()
         self.since = monotonic()
-        self._kept = _Kept()
+        self._kept = _Kept(largest)
         self._headers: Mapping[str, str] = {}
         self._is_streamed = False
 
     def start(self, headers: Mapping[str, str], *, is_streamed: bool) -> _Kept:
         """Begins a new answer."""
-        self._headers, self._is_streamed, self._kept = dict(headers), is_streamed, _Kept()
+        self._headers, self._is_streamed, self._kept = headers, is_streamed, _Kept(self._kept.largest)
         return self._kept
 
     def finish(self) -> None:
         """The answer is complete."""
-        if self._kept.size <= LARGEST_ANSWER:
+        if self._kept.size <= self._kept.largest:
             self.done.set_result(Answered(self._headers, b"".join(self._kept.parts), self._is_streamed))
 
     @property
@@ -95,7 +98,7 @@ class RecentAnswers:
     @contextmanager
     def recording(self, key: bytes) -> Iterator[_Recording]:
         """Keeps the answer that is made in the block; one that is not complete at its end is dropped."""
-        recording = _Recording()
+        recording = _Recording(LARGEST_ANSWER if key else _NOTHING)
         if not key:
             yield recording
             return

@@ -24,7 +24,7 @@ from upturn.pool.commit import GroupCommitter
 from upturn.pool.database import bring_to_head, check_head, checkpoint, is_at_head, reading_engine, writing_engine
 from upturn.pool.journal import JOURNAL_ENDINGS, Journal, journal_of, read_journal
 from upturn.pool.reader import PoolReader, States, StateT
-from upturn.pool.row import PoolRecord
+from upturn.pool.row import PoolRecord, ReadyRow
 from upturn.records import Evaluation, Task, Trajectory
 
 ResultT = TypeVar("ResultT")
@@ -159,7 +159,10 @@ class Pool(PoolReader):
         return self.submit(*records, rollout=rollout, imported=imported).result()
 
     def submit(
-        self, *records: PoolRecord, rollout: RolloutKey | None = None, imported: Imported | None = None
+        self,
+        *records: PoolRecord | ReadyRow,
+        rollout: RolloutKey | None = None,
+        imported: Imported | None = None,
     ) -> Future[int]:
         """Returns a future with the result of ``append``, done once the records are durable; does not wait.
 
@@ -167,7 +170,7 @@ class Pool(PoolReader):
         """
         return self._access().submit(prepare(records, rollout, imported))
 
-    def submit_soon(self, *records: PoolRecord) -> Future[Any]:
+    def submit_soon(self, *records: PoolRecord | ReadyRow) -> Future[Any]:
         """Returns a future that is done once the records are durable; reads see them at most some 20 ms later.
 
         With a journal, this takes a third of the time of ``submit``; without one it is the same. For records whose

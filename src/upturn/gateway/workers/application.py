@@ -1,7 +1,6 @@
 """The ASGI application of a worker: it hands requests to the main process and passes the answers on."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -10,7 +9,7 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 
 from upturn.dialects import RequestError, dialect_of
-from upturn.gateway.http import HELD, cancel, send_body, send_json, until_departure
+from upturn.gateway.http import HELD, send_body, send_json, while_connected
 from upturn.gateway.workers.channel import Channel
 from upturn.gateway.workers.messages import (
     Answer,
@@ -36,7 +35,6 @@ _SCOPE_KEYS = (
     "query_string",
     "headers",
 )
-_log = logging.getLogger("upturn.gateway")
 
 
 @dataclass(slots=True, eq=False)
@@ -82,20 +80,15 @@ class WorkerApp:
             return
         self._requests[request.number] = request
         self.channel.send(Asked(request.number, _plain(scope), body, started))
-        answering = asyncio.ensure_future(self._answer(request, scope))
-        leaving = asyncio.ensure_future(until_departure(receive))
         try:
-            await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
-            if answering.done() or request.is_complete:  # servers report a departure after the end, too
-                await answering
-            else:
-                await cancel(answering)
-                self.tries.report(request.number)
-                self.channel.send(Departed(request.number))
+            await while_connected(receive, self._answer(request, scope), is_over=lambda: request.is_complete)
+        except ConnectionError:
+            if self._is_alone:
+                raise  # the server has to break off the answer
+            self.tries.report(request.number)
+            self.channel.send(Departed(request.number))
             await request.finished.wait()
         finally:
-            leaving.cancel()
-            answering.cancel()
             del self._requests[request.number]
 
     async def _read(self, receive: Receive) -> bytes:

@@ -6,19 +6,21 @@ byte of an answer has a call that survives a crash. Calls that fail, or whose cl
 Everything runs in one event loop; only the pool's writer is another thread.
 """
 
+import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from upturn.arbiter import Router
 from upturn.config import PriceConfig
-from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
-from upturn.errors import RoutingError
+from upturn.dialects import Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage
+from upturn.errors import RecordError, RoutingError
 from upturn.loop.online.account import UNLIMITED, Account, Left
 from upturn.loop.online.call_log import CallLog
+from upturn.loop.online.call_rows import CallRows, call_rows
 from upturn.loop.online.call_task import Place, call_task, last_instruction
 from upturn.loop.online.call_usage import call_usage
 from upturn.loop.online.episode import (
@@ -43,7 +45,7 @@ from upturn.models.upstreams import (
     UpstreamCall,
     UpstreamError,
 )
-from upturn.pool import Pool
+from upturn.pool import Pool, ReadyRow
 from upturn.pool.calls import episode_decision, latest_prefix
 from upturn.records import (
     Call,
@@ -274,21 +276,23 @@ class OnlineService:
             self.router.load.release(agent)
         return content, live.headers
 
-    def upstreams_of(self, decided: Decided) -> Sequence[str]:
-        """Returns the chosen version, then those that a failed call falls back to, the most probable first."""
+    def upstreams_of(self, decided: Decided) -> Iterator[str]:
+        """Yields the chosen version, then those that a failed call falls back to, the most probable first."""
         decision = decided.decision
+        yield decision.chosen
         if not decided.target.has_fallback or decision.policy == NAMED:
-            return [decision.chosen]
+            return
         others = sorted(
             (
                 other
                 for other in decision.alternatives
                 if other.probability > 0
+                and other.agent_version != decision.chosen
                 and not self.router.constraints.reason(other.agent_version.rpartition("@")[0], decided.task)
             ),
             key=lambda other: -other.probability,
         )
-        return list(dict.fromkeys([decision.chosen, *(other.agent_version for other in others)]))
+        yield from (other.agent_version for other in others)
 
     def upstream(self, version: str) -> Upstream:
         """Returns the upstream of a version; raises LookupError if it cannot be called."""
@@ -321,6 +325,7 @@ class LiveCall:
         self._account = account
         self._exchange: Exchange | None = None
         self._attempted: list[str] = []
+        self._rows: CallRows | None = None
         self._hedge = Hedge()
         self._changes = list(decided.arrival.changes)
 
@@ -344,6 +349,7 @@ class LiveCall:
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Opens the first upstream that answers; raises RequestError, with the call stored, if none does."""
+        asyncio.get_running_loop().call_soon(self._prepare)  # runs when this waits for the first upstream
         error = UpstreamError("no upstream", kind="connect")
         for version in self._service.upstreams_of(self.decided):
             self.agent_version = version
@@ -365,6 +371,14 @@ class LiveCall:
         self.agent_version = self._attempted.pop() if self._attempted else self.agent_version
         await self._store("failed", CallOutcome(failure=str(error)))
         raise error.as_request_error() from error
+
+    def _prepare(self) -> None:
+        """Makes a part of what is stored at the call's end."""
+        with suppress(RecordError):  # raised again when it is stored
+            self._rows = self._made_rows()
+
+    def _made_rows(self) -> CallRows:
+        return call_rows(self.decided.decision, self.decided.arrival.request, self.decided.placement)
 
     async def embed(self) -> bytes:
         """The answer to a request for embeddings; raises RequestError, with the call stored, if it fails."""
@@ -419,7 +433,7 @@ class LiveCall:
         records = self._records(status, outcome)
         await self._service.log.store(records)
 
-    def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[Decision, Call, CallContent]:
+    def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[ReadyRow, Call, CallContent]:
         decided, answer = self.decided, outcome.answer
         placement, arrival = decided.placement, decided.arrival
         price = self._service.price(self.agent_version)
@@ -459,21 +473,16 @@ class LiveCall:
         )
         self.record = call
         self._account.settle_call(call)
-        new_messages = arrival.request.messages[placement.shared :]
-        tools = (
-            ""
-            if placement.has_same_tools or not arrival.request.tools
-            else fields_json(Toolbox(arrival.request.tools))
-        )
+        rows = self._rows or self._made_rows()
         content = CallContent(
             id=call.id,
             tenant=call.tenant,
-            messages=fields_json(Conversation(new_messages)),
-            tools=tools,
+            messages=rows.messages,
+            tools=rows.tools,
             answer=fields_json(answer) if answer is not None else "",
             tokens=fields_json(outcome.tokens) if outcome.tokens is not None else "",
         )
-        return decided.decision, call, content
+        return rows.decision, call, content
 
 
 @contextmanager
