@@ -47,7 +47,7 @@ class Observation:
 
 @record
 class ModelUsage:
-    """Tokens of model calls that are not recorded as rows: those of endpoints and programs."""
+    """Tokens of model calls outside of a rollout's own model: of endpoints, programs, and calls of clients."""
 
     prompt_tokens: int = 0
     written_tokens: int = 0
@@ -102,8 +102,8 @@ class Turn:
     sent it, which later calls repeat with its ids, thoughts and signatures; empty = it is written from text and
     action. Of a program: its model calls (``CapturedCalls``); empty = it made none."""
     usage: ModelUsage | None = None
-    """Of an endpoint or a program: what its model calls used, in the first turn of a message. None = there was no
-    such call."""
+    """Of an endpoint, a program or a client's calls: what the model calls used, in the first turn of a message.
+    None = there was no such call, or its tokens are unknown."""
 
 
 @record
