@@ -11,14 +11,15 @@ import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import perf_counter
 
 from upturn.arbiter import Router
 from upturn.config import PriceConfig
-from upturn.dialects import Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage
+from upturn.dialects import ModelAnswer, RequestError, TokenUsage
 from upturn.errors import RecordError, RoutingError
 from upturn.loop.online.account import UNLIMITED, Account, Left
+from upturn.loop.online.arrival import Arrival, Decided
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_rows import CallRows, call_rows
 from upturn.loop.online.call_task import Place, call_task, last_instruction
@@ -40,7 +41,6 @@ from upturn.models.upstreams import (
     Chunk,
     Exchange,
     Hedge,
-    Sender,
     Upstream,
     UpstreamCall,
     UpstreamError,
@@ -52,52 +52,12 @@ from upturn.records import (
     CallContent,
     CallStatus,
     Decision,
-    Task,
     fields_json,
 )
 
 _NO_TEXTS = CallTexts()
 MAX_EPISODES = 10_000
 """Maximum number of sealed episodes in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One call of a client."""
-
-    dialect: Dialect
-    body: bytes
-    request: ModelRequest
-    client: Client
-    headers: Mapping[str, str]
-    """Headers to forward, in lower case; no keys."""
-    episode: str | None = None
-    """The client's name of the episode; None = it names none."""
-    sub_agent: str = ""
-    """The client's name of a sub-agent; empty = the main agent."""
-    family: str = ""
-    """The client's family of the task; empty = it names none."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Headers that rules for families look at, in lower case; they are not forwarded."""
-    changes: tuple[str, ...] = ()
-    """What was taken out of the request."""
-    started: float = 0.0
-    """``perf_counter`` at its arrival."""
-    trace: "Callable[[LiveCall], Mapping[str, str]]" = lambda _: {}
-    """Called before each try at an upstream; returns headers for it, such as a trace context."""
-    sender: Sender | None = None
-    """See ``UpstreamCall``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A call with its place and its decision."""
-
-    arrival: Arrival
-    target: Target
-    placement: Placement
-    task: Task
-    decision: Decision
 
 
 class OnlineService:
