@@ -75,6 +75,10 @@ def test_profiles_count_the_configured_metrics(pool: Pool, tmp_path: Path, monke
     assert "cannot read" in run(pool, "agents", "profile", "--config", other, code=2)["error"]["message"]
 
 
+def test_the_profile_of_an_unknown_agent_is_no_empty_table(pool: Pool) -> None:
+    assert "no agent 'no-such' in" in run(pool, "agents", "profile", "no-such", code=2)["error"]["message"]
+
+
 def test_the_written_validation_starts_a_release(pool: Pool, tmp_path: Path) -> None:
     file = str(tmp_path / "validation.json")
     assert run(pool, "agents", "validate", OLD, NEW, "--out", file)["results"][0]["value"] == "pass"

@@ -30,6 +30,7 @@ from upturn.deployment import (
     update_agent_capabilities,
     validate_agent_performance,
 )
+from upturn.errors import UnknownNameError
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.pool.access import record_act
 from upturn.records import AdminAct, AgentLimits, Release, Result, to_json
@@ -58,6 +59,10 @@ def profile(
     metrics = configured_metrics(config)
     scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
+        known = sorted({version.agent for version in opened.agent_versions()})
+        for agent in agents or ():
+            if agent not in known:
+                raise UnknownNameError(f"no agent {agent!r} in {str(pool)!r}; known: {', '.join(known) or 'none'}")
         profiles = capability_profiles(opened, tenant=scope, agents=agents or (), metrics=metrics)
         results = [
             Result(f"{item.version} {item.family}", item.mean, "reward", item.low, item.high, item.outcomes)

@@ -19,6 +19,9 @@ from upturn.records import AdminAct, ApiKey, JsonValue, Role
 keys_app = typer.Typer()
 
 _DAY_SECONDS = 86_400.0
+_MOST_DAYS = 36_500
+_MOST = 1_000_000_000
+"""Largest limit: above it, none is meant."""
 _ROLES: tuple[Role, ...] = get_args(Role)
 
 Who = Annotated[str, typer.Option("--who", help="Who does this; stored. Default: the user's name on this machine.")]
@@ -37,17 +40,27 @@ def add(  # noqa: PLR0913  a command's parameters are its options
             "--role", help="client, feedback, operator or admin; repeatable. Default: client and feedback."
         ),
     ] = None,
-    expires_days: Annotated[float | None, typer.Option(min=0.0, help="Days until the key expires.")] = None,
-    usd_per_day: Annotated[float | None, typer.Option(min=0.0, help="Largest cost of a day (UTC).")] = None,
-    usd_per_month: Annotated[float | None, typer.Option(min=0.0, help="Largest cost of a month (UTC).")] = None,
-    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Largest rate of requests.")] = None,
-    tokens_per_minute: Annotated[int | None, typer.Option(min=1, help="Largest rate of tokens.")] = None,
+    expires_days: Annotated[
+        float | None, typer.Option(min=0.0, max=_MOST_DAYS, help="Days until the key expires.")
+    ] = None,
+    usd_per_day: Annotated[
+        float | None, typer.Option(min=0.0, max=_MOST, help="Largest cost of a day (UTC).")
+    ] = None,
+    usd_per_month: Annotated[
+        float | None, typer.Option(min=0.0, max=_MOST, help="Largest cost of a month (UTC).")
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None, typer.Option(min=1, max=_MOST, help="Largest rate of requests.")
+    ] = None,
+    tokens_per_minute: Annotated[int | None, typer.Option(min=1, max=_MOST, help="Largest rate of tokens.")] = None,
     who: Who = "",
     why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Add an API key and print it, once: the pool stores only a digest. Creates the pool if there is none."""
     roles = _roles(role or ["client", "feedback"])
+    if not name.strip() or not tenant.strip():
+        raise ConfigError([f"a key has a name and a tenant, got name {name!r} and tenant {tenant!r}"])
     if not pool.exists():
         Pool.open(pool).close()
     made = make_key()

@@ -133,7 +133,9 @@ def resource_routes(
     async def feedback(body: FeedbackBody, request: Request) -> FeedbackReceipt:
         """Give a decision, an episode or a trajectory a value; it is stored when this returns."""
         client, opinion = client_of(request, "feedback"), _opinion(body)
-        receipt = await accept_feedback(service.pool, service.log, opinion, client, metrics=metrics)
+        receipt = await accept_feedback(
+            service.pool, service.log, opinion, client, metrics=metrics, is_answering=service.is_answering
+        )
         observer.metrics.feedback("repeated" if receipt.state == "known" else "stored")
         observer.feedback(
             headers_of(request.scope),
@@ -151,7 +153,7 @@ def resource_routes(
         await service.log.settle()
         return await router_state(service, tenant, Shown(family, route), metrics=metrics)
 
-    @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"], responses=errors(401, 403, 404))
+    @routes.post("/v1/episodes/{episode:path}/seal", tags=["episodes"], responses=errors(401, 403, 404, 409))
     async def seal(episode: str, request: Request) -> EpisodeEntry:
         """End an episode: its calls become a trajectory, and later calls are refused."""
         sealed = await service.seal(episode, client_of(request, "call"))

@@ -103,16 +103,18 @@ class RecentAnswers:
             yield recording
             return
         self._drop_old()
+        self._drop(key)  # the same body again, without a mark
         self._recordings[key] = recording
         try:
             yield recording
         finally:
-            if recording.done.done():
-                self._bytes += recording.size
-            else:
+            is_kept = self._recordings.get(key) is recording
+            if not recording.done.done():
                 recording.done.set_result(None)
-                if self._recordings.get(key) is recording:
+                if is_kept:
                     del self._recordings[key]
+            elif is_kept:
+                self._bytes += recording.size
 
     def _drop_old(self) -> None:
         while self._recordings:
@@ -120,5 +122,9 @@ class RecentAnswers:
             is_old = self._clock() - oldest.since > KEPT_SECONDS or self._bytes > KEPT_BYTES
             if not is_old or not oldest.done.done():
                 return
-            self._bytes -= oldest.size
-            del self._recordings[key]
+            self._drop(key)
+
+    def _drop(self, key: bytes) -> None:
+        recording = self._recordings.pop(key, None)
+        if recording is not None and recording.done.done():
+            self._bytes -= recording.size

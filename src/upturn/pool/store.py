@@ -118,7 +118,7 @@ class Pool(PoolReader):
         if path.is_dir():
             raise StoreError(f"the pool {str(path)!r} is a folder; name a file in it, such as {path / 'upturn.db'}")
         if (read_only or beside) and not path.exists():
-            raise StoreError(f"no pool at {str(path)!r}; create one with `upturn ingest` or `upturn demo`")
+            raise StoreError(f"no pool at {str(path)!r}; `upturn up`, `upturn ingest` and `upturn demo` create one")
         write_access = None if read_only else _WriteAccess(path, clock, beside=beside, has_journal=has_journal)
         engine = reading_engine(path)
         try:

@@ -28,8 +28,7 @@ from upturn.gateway.workers.messages import (
     Ready,
     Stop,
 )
-from upturn.models.upstreams import Attempt, CallOutcome, Chunk, Endpoint, UpstreamCall
-from upturn.models.upstreams.upstream import Verdict
+from upturn.models.upstreams import Attempt, CallOutcome, Chunk, Endpoint, UpstreamCall, Verdict
 
 _log = logging.getLogger("upturn.gateway")
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from upturn.dialects import ModelRequest
-from upturn.models.upstreams import CallOutcome, Endpoint, UpstreamError
-from upturn.models.upstreams.upstream import Verdict
+from upturn.models.upstreams import CallOutcome, Endpoint, UpstreamError, Verdict
 
 
 class Ready(NamedTuple):

@@ -17,7 +17,7 @@ from time import perf_counter
 from upturn.arbiter import Router
 from upturn.config import PriceConfig
 from upturn.dialects import ModelAnswer, RequestError, TokenUsage
-from upturn.errors import RecordError, RoutingError
+from upturn.errors import RecordError
 from upturn.loop.online.account import UNLIMITED, Account, Left
 from upturn.loop.online.arrival import Arrival, Decided
 from upturn.loop.online.call_log import CallLog
@@ -33,8 +33,9 @@ from upturn.loop.online.episode import (
     has_signed_thought,
 )
 from upturn.loop.online.family import CallFacts
+from upturn.loop.online.refusal import busy, refusals
 from upturn.loop.online.routes import NAMED, RouteTable, Target, named_decision
-from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
+from upturn.loop.online.sealing import StoredEpisode, read_episode, seal, sealed_trajectory
 from upturn.loop.online.text_features import CallTexts, TextFeatures
 from upturn.models.upstreams import (
     CallOutcome,
@@ -47,13 +48,7 @@ from upturn.models.upstreams import (
 )
 from upturn.pool import Pool, ReadyRow
 from upturn.pool.calls import episode_decision, latest_prefix
-from upturn.records import (
-    Call,
-    CallContent,
-    CallStatus,
-    Decision,
-    fields_json,
-)
+from upturn.records import Call, CallContent, CallStatus, Decision, fields_json
 
 _NO_TEXTS = CallTexts()
 MAX_EPISODES = 10_000
@@ -84,6 +79,8 @@ class OnlineService:
         self.texts = texts
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._live: set[LiveCall] = set()
+        """Calls from their decision to the end of their answer."""
         self.refused_after_seal = 0
         """Calls that came after the seal of their episode."""
 
@@ -109,7 +106,7 @@ class OnlineService:
         )
         place = Place(tenant, episode, target.route, text.family.name, is_guess=text.family.source != "named")
         task = call_task(call, arrival.request, place, regions=target.regions, text_features=text.features.values)
-        with _refusals(left):
+        with refusals(left):
             decision = self.router.decide(
                 task,
                 episode=placement.episode,
@@ -177,14 +174,34 @@ class OnlineService:
             )
 
     async def seal(self, name: str, client: Client) -> StoredEpisode:
-        """Returns the sealed episode; see ``sealing.seal``. Its later calls are refused."""
-        episode = await seal(self.pool, self.log, name, client)
-        self._sealed[client.tenant, episode.id] = None
-        self._sealed.move_to_end((client.tenant, episode.id))
+        """Returns the sealed episode; see ``sealing.seal``. Its later calls are refused.
+
+        Raises RequestError (409) while a call of the episode is being answered.
+        """
+        await self.log.settle()
+        episode = read_episode(self.pool.engine, name, client).id
+        key = client.tenant, episode
+        if count := sum(call.is_in(key) for call in self._live):
+            raise busy(episode, count)
+        self._sealed[key] = None  # from now on it gets no further calls
+        self._sealed.move_to_end(key)
         while len(self._sealed) > MAX_EPISODES:
             tenant, oldest = self._sealed.popitem(last=False)[0]
             self.router.forget(tenant, oldest)  # its next call looks up the seal in the pool
-        return episode
+        try:
+            return await seal(self.pool, self.log, episode, client)
+        except BaseException:
+            self._sealed.pop(key, None)
+            raise
+
+    def is_answering(self, tenant: str, decision_id: str) -> bool:
+        """Whether the decision is of a call whose answer has not ended, and which is therefore not stored yet."""
+        return any(
+            not call.is_stored
+            and call.decided.decision.id == decision_id
+            and call.decided.decision.tenant == tenant
+            for call in self._live
+        )
 
     def _can_serve(self, version: str) -> bool:
         try:
@@ -209,9 +226,7 @@ class OnlineService:
         embedder = self.texts.embedder
         embedded = None if embedder is None else await embedder.features(last_instruction(arrival.request))
         live = LiveCall(self, self._charged(arrival, account, embedded), account)
-        agent = live.decided.decision.agent
-        self.router.load.acquire(agent)
-        try:
+        with self._in_service(live):
             async with AsyncExitStack() as stack:
                 try:
                     await live.open(stack)
@@ -219,8 +234,6 @@ class OnlineService:
                 finally:
                     if not live.is_stored:
                         live.store_cancelled()
-        finally:
-            self.router.load.release(agent)
 
     async def embed(self, arrival: Arrival, account: Account = UNLIMITED) -> tuple[bytes, Mapping[str, str]]:
         """Returns the answer to a request for embeddings, and the headers for the client, once it is durable.
@@ -228,13 +241,20 @@ class OnlineService:
         ``account``: see ``serve``.
         """
         live = LiveCall(self, self._charged(arrival, account), account)
+        with self._in_service(live):
+            return await live.embed(), live.headers
+
+    @contextmanager
+    def _in_service(self, live: "LiveCall") -> Iterator[None]:
+        """Counts the call as load of its agent, and in its episode."""
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
+        self._live.add(live)
         try:
-            content = await live.embed()
+            yield
         finally:
+            self._live.discard(live)
             self.router.load.release(agent)
-        return content, live.headers
 
     def upstreams_of(self, decided: Decided) -> Iterator[str]:
         """Yields the chosen version, then those that a failed call falls back to, the most probable first."""
@@ -293,6 +313,11 @@ class LiveCall:
     def is_stored(self) -> bool:
         """Whether the call is stored, or will be."""
         return self.record is not None
+
+    def is_in(self, episode: tuple[str, str]) -> bool:
+        """Whether the call belongs to the episode (tenant, id) and is not stored yet."""
+        decided = self.decided
+        return not self.is_stored and (decided.arrival.client.tenant, decided.placement.episode) == episode
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -443,22 +468,3 @@ class LiveCall:
             tokens=fields_json(outcome.tokens) if outcome.tokens is not None else "",
         )
         return rows.decision, call, content
-
-
-@contextmanager
-def _refusals(left: Left | None) -> Iterator[None]:
-    """Turns a decision that cannot be made into an error for the client."""
-    try:
-        yield
-    except RoutingError as exc:
-        if exc.kind == "over_budget" and left is not None:
-            raise RequestError(
-                f"{left.text}; {exc}; use a cheaper model or a shorter prompt, or try again in "
-                f"{left.wait_seconds:,} s",
-                status=429,
-                code="budget_exceeded",
-                retry_after_seconds=left.wait_seconds,
-            ) from exc
-        is_unable = exc.kind == "unable"
-        code = "no_able_agent" if is_unable else "no_agent"
-        raise RequestError(str(exc), status=400 if is_unable else 503, code=code) from exc

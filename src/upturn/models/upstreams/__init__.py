@@ -22,6 +22,7 @@ from upturn.models.upstreams.upstream import (
     Upstream,
     UpstreamCall,
     UpstreamError,
+    Verdict,
 )
 
 __all__ = [
@@ -43,5 +44,6 @@ __all__ = [
     "Upstream",
     "UpstreamCall",
     "UpstreamError",
+    "Verdict",
     "script_for",
 ]
