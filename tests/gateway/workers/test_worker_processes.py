@@ -65,6 +65,14 @@ def workers_of(process: subprocess.Popen[bytes]) -> set[int]:
     return set(map(int, listed.stdout.split()))
 
 
+def wait_for_log(folder: Path, text: str) -> None:
+    """Returns when the server has printed the text."""
+    deadline = time.monotonic() + 60.0
+    while text not in (folder / "log").read_text(encoding="utf-8"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def call_until_answered(address: str) -> str:
     """The id of the first answered call; connections to a worker that has just ended may break."""
     deadline = time.monotonic() + 60.0
@@ -79,6 +87,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path)
     with vendor() as url:
         (tmp_path / "upturn.toml").write_text(CONFIG.format(url=url))
         with running_process(tmp_path, options=("--workers", "2")) as (address, process):
+            wait_for_log(tmp_path, f"gateway at {address}/v1")  # both serve
             first = workers_of(process)
             assert len(first) == 2
             answered = [call(address) for _ in range(8)]
@@ -89,7 +98,6 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path)
             process.terminate()
             assert process.wait(timeout=60) == 0
     log = (tmp_path / "log").read_text(encoding="utf-8")
-    assert f"gateway at {address}/v1" in log
     assert "a worker has ended" in log
     with Pool.open(tmp_path / "upturn.db") as pool:
         assert {decision.id for decision in pool.decisions(tenant="default")} == set(answered)
