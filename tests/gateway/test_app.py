@@ -170,8 +170,13 @@ async def test_unusable_feedback_is_refused_and_not_stored(
 ) -> None:
     async with client_of(pool) as (client, _, _app):
         answer = await client.post("/v1/feedback", json=body)
+        page = (await client.get("/metrics")).text
     assert (answer.status_code, problem in answer.json()["error"]["message"]) == (status, True), answer.text
     assert not list(pool.feedback(tenant="default"))
+    is_form = answer.json()["error"]["message"].startswith(
+        ("value: ", "value is", "extra is")
+    )  # no feedback at all
+    assert ('upturn_feedback_total{outcome="refused"} 1.0' in page) is not is_form
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e400", '"1"', "null", "[]"])

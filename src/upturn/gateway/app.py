@@ -20,18 +20,22 @@ from upturn.config import GatewayConfig
 from upturn.dialects import DIALECTS, Dialect, RequestError, body_error, dialect_of, not_json
 from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard
+from upturn.gateway.episode_routes import episode_routes
+from upturn.gateway.feedback_routes import feedback_routes
 from upturn.gateway.health_routes import health_routes
-from upturn.gateway.http import BodyLimit, cancel, code_of, unavailable
+from upturn.gateway.http import BodyLimit, cancel, code_of, headers_of, unavailable
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.openapi import EPISODE_PATH, describe_calls
-from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
+from upturn.gateway.router_state import state_routes
 from upturn.gateway.task_routes import task_routes
 from upturn.loop.online import OnlineService, TaskQueue
 from upturn.pool.calls import delete_contents
 
+_OPEN_PATHS = frozenset(("/health", "/ready", "/openapi.json"))
+"""For everybody: monitors, and the description of the rest."""
 _log = logging.getLogger("upturn.gateway")
 
 
@@ -76,7 +80,9 @@ def build_app(parts: Parts) -> FastAPI:
     endpoints = list(app.routes)
     for routes in (
         model_routes(service, parts.guard),
-        resource_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
+        feedback_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
+        state_routes(service, parts.guard, metrics=settings.metrics),
+        episode_routes(service, parts.guard, parts.learn),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
         *parts.further,
@@ -84,6 +90,7 @@ def build_app(parts: Parts) -> FastAPI:
         app.include_router(routes)
         endpoints += routes.routes
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(_CallerFirst, guard=parts.guard)
     _add_errors(app, endpoints)
     describe_calls(app, service.routes.names)
     return app
@@ -109,6 +116,27 @@ class _App(FastAPI):
                 await endpoint(scope, receive, send)
                 return
         await super().__call__(scope, receive, send)
+
+
+class _CallerFirst:
+    """Refuses requests of unknown callers before their body is read; endpoints check what a caller may do."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
+            try:
+                self._guard.gate.caller(headers_of(scope))
+            except RequestError as exc:
+                await _answer(Request(scope), exc)(scope, receive, send)
+                return
+            except StoreError as exc:
+                await _answer(Request(scope), unavailable(exc))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 @asynccontextmanager

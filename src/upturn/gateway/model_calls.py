@@ -1,11 +1,10 @@
 """The endpoints of model calls, one for each dialect, as ASGI applications.
 
-Order of checks: body size, caller, model name, tools that the provider would run, fields, rates and budgets, a
+Order of checks: caller, body size, model name, tools that the provider would run, fields, rates and budgets, a
 place in service, agents. Every error has the shape of the caller's dialect. If the client leaves, the upstream's
 call is cancelled, also before the first token.
 """
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -70,8 +69,8 @@ class ModelCalls:
         answer = _Answer(send, self._dialect)
         try:
             headers = headers_of(scope)
-            body = await read_body(receive)
             permitted = self._guard.permit(headers, "call")
+            body = await read_body(receive)
             arrival = self._arrival(scope, headers, body, permitted.client, started=started)
             if relay is not None:
                 arrival = replace(arrival, sender=relay.sender)
@@ -152,7 +151,6 @@ class ModelCalls:
                     else:
                         answer.held = chunk.held
                 await answer.end()
-                await asyncio.sleep(0)  # the answer leaves with this turn of the event loop: what follows can wait
                 recording.finish()
 
 

@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field, JsonValue
 from upturn.dialects import RequestError
 from upturn.gateway.access import Guard
 from upturn.gateway.http import headers_of
-from upturn.gateway.openapi import errors
-from upturn.gateway.resources import Wire
+from upturn.gateway.openapi import Wire, errors
 from upturn.loop.online import Client, TaskQueue, new_task_id
 from upturn.pool.calls import Submission, SubmissionState
 from upturn.records import Task, Turn

@@ -171,7 +171,7 @@ class Pool(PoolReader):
         return self._access().submit(prepare(records, rollout, imported))
 
     def submit_soon(self, *records: PoolRecord | ReadyRow) -> Future[Any]:
-        """Returns a future that is done once the records are durable; reads see them at most some 20 ms later.
+        """Returns a future that is done once the records are durable; reads see them at most some 0.1 s later.
 
         With a journal, this takes a third of the time of ``submit``; without one it is the same. For records whose
         ids are new, and no trajectories. Errors of the records themselves are raised here; the future's error is a
