@@ -7,11 +7,11 @@ storage (``loop.online``), the forms of requests and answers (``dialects``). Sta
 
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.default import default_config
-from upturn.gateway.http_server import keep_pauses_short
 from upturn.gateway.listener import base_url, bind_workers, port_of, serve, serve_with_workers
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.operations import Source
 from upturn.gateway.server import Gateway, open_gateway
+from upturn.gateway.workers import keep_pauses_short
 
 __all__ = [
     "Gateway",

@@ -11,8 +11,7 @@ import uvloop
 from starlette.types import ASGIApp
 
 from upturn.errors import ConfigError
-from upturn.gateway.http_server import server_config
-from upturn.gateway.workers import Supervisor
+from upturn.gateway.workers import Supervisor, server_config
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

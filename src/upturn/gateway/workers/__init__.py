@@ -11,6 +11,7 @@ them (``link``), the messages in between. Not here: the application (``app``). S
 from upturn.gateway.workers.application import WorkerApp
 from upturn.gateway.workers.channel import Channel
 from upturn.gateway.workers.link import WorkerLink
+from upturn.gateway.workers.process import keep_pauses_short, server_config
 from upturn.gateway.workers.supervisor import Supervisor
 
-__all__ = ["Channel", "Supervisor", "WorkerApp", "WorkerLink"]
+__all__ = ["Channel", "Supervisor", "WorkerApp", "WorkerLink", "keep_pauses_short", "server_config"]

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 from uvicorn.lifespan.on import LifespanOn
 
 from upturn.errors import ClusterError
-from upturn.gateway.http_server import STOP_SECONDS, server_config
 from upturn.gateway.workers.link import WorkerLink
+from upturn.gateway.workers.process import STOP_SECONDS, server_config
 
 _START_SECONDS = 60.0
 _SHORT_LIFE_SECONDS = 10.0

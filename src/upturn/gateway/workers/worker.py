@@ -10,9 +10,9 @@ from socket import socket
 import uvicorn
 import uvloop
 
-from upturn.gateway.http_server import keep_pauses_short, server_config
 from upturn.gateway.workers.application import WorkerApp
 from upturn.gateway.workers.messages import Ready
+from upturn.gateway.workers.process import keep_pauses_short, server_config
 
 
 class _Server(uvicorn.Server):

@@ -1,4 +1,4 @@
-"""The HTTP server of every process: its settings, and those of the interpreter."""
+"""What every process that serves has: the settings of its HTTP server and of its interpreter."""
 
 import gc
 import sys
