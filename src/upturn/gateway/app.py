@@ -23,7 +23,7 @@ from upturn.gateway.access import Guard
 from upturn.gateway.episode_routes import episode_routes
 from upturn.gateway.feedback_routes import feedback_routes
 from upturn.gateway.health_routes import health_routes
-from upturn.gateway.http import BodyLimit, cancel, code_of, unavailable
+from upturn.gateway.http import BodyLimit, cancel, code_of, headers_of, unavailable
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
 from upturn.gateway.observed_call import Observer
@@ -34,6 +34,8 @@ from upturn.gateway.task_routes import task_routes
 from upturn.loop.online import OnlineService, TaskQueue
 from upturn.pool.calls import delete_contents
 
+_OPEN_PATHS = frozenset(("/health", "/ready", "/openapi.json"))
+"""For everybody: monitors, and the description of the rest."""
 _log = logging.getLogger("upturn.gateway")
 
 
@@ -88,6 +90,7 @@ def build_app(parts: Parts) -> FastAPI:
         app.include_router(routes)
         endpoints += routes.routes
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(_CallerFirst, guard=parts.guard)
     _add_errors(app, endpoints)
     describe_calls(app, service.routes.names)
     return app
@@ -113,6 +116,27 @@ class _App(FastAPI):
                 await endpoint(scope, receive, send)
                 return
         await super().__call__(scope, receive, send)
+
+
+class _CallerFirst:
+    """Refuses requests of unknown callers before their body is read; endpoints check what a caller may do."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
+            try:
+                self._guard.gate.caller(headers_of(scope))
+            except RequestError as exc:
+                await _answer(Request(scope), exc)(scope, receive, send)
+                return
+            except StoreError as exc:
+                await _answer(Request(scope), unavailable(exc))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 @asynccontextmanager
