@@ -158,6 +158,25 @@ async def test_a_call_is_tried_again_where_its_client_is(pool: Pool) -> None:
         assert len(desk.server.visits) == 2
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_second_attempt_beside_a_slow_one_answers(pool: Pool, is_streamed: bool) -> None:
+    async def first_hangs(visit: Visit) -> None:
+        if visit.number == 0:
+            await visit.departure()
+        else:
+            await answers(visit)
+
+    async with open_workers(pool, first_hangs, hedge_after_seconds=0.01) as desk:
+        headers = {"x-upturn-episode": "slow"}
+        body = {**CHAT, "stream": is_streamed}
+        answer = await desk.clients[0].post("/v1/chat/completions", json=body, headers=headers)
+        await desk.service.log.settle()
+        assert answer.status_code == 200
+        assert ("[DONE]" in answer.text) == is_streamed
+        assert (call_in(pool, "slow").status, call_in(pool, "slow").hedge) == ("answered", "second")
+        assert len(desk.server.visits) == 2
+
+
 async def test_a_call_whose_storage_fails_is_not_answered(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(_records: object) -> None:
         raise StoreError("the disk is full")
