@@ -107,3 +107,15 @@ def test_programs_answer_no_calls_and_support_nothing_in_them() -> None:
     program = {"name": "mine", "kind": "program", "url": "http://x", "model": "m", "import_path": "a:b"}
     [problem] = problems_of([program | {"supports": ["tools"]}], {})
     assert "supports = ('tools',) has no effect with agents[0].kind = 'program'" in problem
+
+
+def test_a_route_hides_no_agent_of_its_name() -> None:
+    routes = [{"name": "far", "agents": ["far", "near"]}]
+    with pytest.raises(ConfigError) as caught:
+        parse_full_config({"agents": [FAR, NEAR], "gateway": {"routes": routes}, "loop": {"train": []}})
+    assert list(caught.value.problems) == [
+        "gateway.routes[0].name = 'far' is the name of an agent, which calls would no longer reach; choose another "
+        "name, or give the route this agent alone"
+    ]
+    alone = [{"name": "far", "agents": ["far"], "provider_tools": "strip"}]
+    parse_full_config({"agents": [FAR, NEAR], "gateway": {"routes": alone}, "loop": {"train": []}})

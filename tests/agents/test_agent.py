@@ -8,12 +8,12 @@ import pytest
 from upturn.agents import Reply
 from upturn.agents.agent import recordable
 from upturn.environments.action import MAX_ACTION_DEPTH, MAX_ACTION_LENGTH
-from upturn.records import Action, Usage, fields_json
+from upturn.records import Action, ModelUsage, fields_json
 
 
 def test_a_recordable_reply_is_copied_unchanged() -> None:
     parameters: dict[str, Any] = {"id": 3, "to": ["a", {"b": None}]}
-    reply = Reply("mail.move id=3", Action("mail", "move", parameters, "think"), Usage(5, 2))
+    reply = Reply("mail.move id=3", Action("mail", "move", parameters, "think"), ModelUsage(5, 2))
     recorded = recordable(reply)
     assert recorded == reply
     parameters["to"][1]["b"] = "changed afterwards"
@@ -39,7 +39,7 @@ def test_a_recordable_reply_is_copied_unchanged() -> None:
     ids=lambda action: type(action).__name__,
 )
 def test_an_unrecordable_action_becomes_none(action: Any) -> None:
-    assert recordable(Reply("mail.move", action, Usage(5, 2))) == Reply("mail.move", None, Usage(5, 2))
+    assert recordable(Reply("mail.move", action, ModelUsage(5, 2))) == Reply("mail.move", None, ModelUsage(5, 2))
 
 
 def test_circular_parameters_become_none() -> None:

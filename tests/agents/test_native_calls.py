@@ -20,7 +20,7 @@ from upturn.environments import draw_tasks, tools_of, verify
 from upturn.environments.office import OfficeKit
 from upturn.errors import ConfigError, ModelError
 from upturn.models import ChatEndpoint, GenerationRequest, RetryPolicy, write_call
-from upturn.records import Action, AgentVersion, Observation, Task, Tool, Trajectory, Turn
+from upturn.records import Action, AgentVersion, ModelUsage, Observation, Task, Tool, Trajectory, Turn
 
 KIT = OfficeKit()
 DIALECT_NAMES = ("chat", "responses", "messages")
@@ -139,6 +139,29 @@ def test_the_oracle_behind_each_dialect_solves_an_office_task(
     assert trajectory.cached_tokens == 80 * calls
     written = (12 * calls, 4 * calls) if dialect == "messages" else (0, 0)
     assert (trajectory.cache_write_tokens, trajectory.cache_write_1h_tokens) == written
+
+
+def test_usage_stands_on_the_first_turn_of_a_message() -> None:
+    task = office_task()
+    one_by_one, at_once = play(task, single(task)), play(task, together(task))
+    of_a_call = ModelUsage(100, 10, 80)
+    assert [turn.usage for turn in one_by_one.turns] == [of_a_call] * 3
+    assert [turn.usage for turn in at_once.turns] == [of_a_call, None, None]
+    assert not one_by_one.is_usage_estimated
+
+
+def test_a_server_that_counts_no_tokens_is_estimated() -> None:
+    def script(_: ModelRequest) -> ModelAnswer:
+        call = call_of(Action("user", "answer", {"text": "634"}), 0)
+        return replace(answered(Text("x" * 40), call), usage=TokenUsage())
+
+    trajectory = play(office_task(), script)
+    (turn,) = trajectory.turns
+    assert turn.usage is not None
+    assert (turn.usage.is_estimated, trajectory.is_usage_estimated) == (True, True)
+    assert turn.usage.written_tokens == -(-(40 + len('user__answer{"text": "634"}')) // 4)
+    assert 8_000 < turn.usage.prompt_tokens < 10_000  # the office's tools have some 35 kB as records
+    assert trajectory.usage.prompt_tokens == turn.usage.prompt_tokens
 
 
 def test_calls_after_the_end_are_dropped_and_counted() -> None:

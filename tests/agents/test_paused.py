@@ -24,7 +24,6 @@ from upturn.records import (
     TokenRow,
     Trajectory,
     Turn,
-    Usage,
     WrittenSpan,
     fields_json,
     from_fields,
@@ -212,7 +211,7 @@ def test_a_message_that_two_versions_wrote_is_divided_at_its_calls() -> None:
 def _paused(rows: tuple[TokenRow, ...], call: PausedCall) -> PausedRollout:
     """Before its first turn was finished."""
     return PausedRollout(
-        "id", TASKS[0], 0, 1, (), Observation(""), "", None, rows, (), 0, (call,), Usage(), call.model_version
+        "id", TASKS[0], 0, 1, (), Observation(""), "", None, rows, (), 0, (call,), 0.0, call.model_version
     )
 
 

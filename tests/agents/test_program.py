@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import textwrap
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from upturn.environments import tools_of, verify
 from upturn.errors import ConfigError
 from upturn.models import write_call
 from upturn.models.upstreams import Endpoint
-from upturn.records import Action, AgentVersion, Outcome, Tool, Trajectory, from_fields
+from upturn.records import Action, AgentVersion, ModelUsage, Outcome, Tool, Trajectory, from_fields
 
 TASK = office_task()
 ACTIONS = oracle_actions(TASK)
@@ -122,6 +123,63 @@ def test_a_wrong_key_and_unknown_paths_are_refused() -> None:
     assert trajectory.turns[0].message == ""
 
 
+def test_a_program_reports_what_it_used_of_other_models() -> None:
+    seen: list[tuple[int, str]] = []
+
+    def report(attempt: Attempt, body: object, key: str = "") -> None:
+        headers = {"authorization": f"Bearer {key or attempt.api_key}"}
+        response = httpx2.post(f"{attempt.base_url}/usage", json=body, headers=headers)
+        seen.append((response.status_code, response.text))
+
+    def program(attempt: Attempt) -> str:
+        ask(attempt, "Hi")
+        report(
+            attempt, {"input_tokens": 50, "output_tokens": 7, "cached_input_tokens": 20, "cache_write_tokens": 10}
+        )
+        report(attempt, {"output_tokens": 1})
+        for wrong in (
+            {"tokens": 5},
+            {"input_tokens": "5"},
+            {"input_tokens": -1},
+            {"input_tokens": True},
+            {"input_tokens": 5, "cached_input_tokens": 6},
+            [5],
+        ):
+            report(attempt, wrong)
+        report(attempt, {"input_tokens": 5}, key="guess")
+        return "user.finish"
+
+    with serving(echo) as served:
+        trajectory = run(program, served)
+    used = ModelUsage(150, 18, 100, 10)
+    assert trajectory.turns[0].usage == used
+    assert (trajectory.usage.prompt_tokens, trajectory.usage.written_tokens) == (150, 18)
+    assert (trajectory.cached_tokens, trajectory.cache_write_tokens) == (100, 10)
+    assert [status for status, _ in seen] == [200, 200, *[400] * 6, 401]
+    assert json.loads(seen[1][1]) == asdict(used)
+    assert "got 'tokens'" in seen[2][1]
+    assert "input_tokens must be a whole number, got '5'" in seen[3][1]
+    assert "those of the cache within input_tokens" in seen[6][1]
+
+
+def test_a_program_that_reports_nothing_has_no_known_usage() -> None:
+    with serving(echo) as served:
+        trajectory = run(lambda _: "user.finish", served)
+    assert trajectory.turns[0].usage is None
+    assert (trajectory.usage.prompt_tokens, trajectory.usage.written_tokens) == (0, 0)
+
+
+def test_calls_of_a_program_that_its_server_does_not_count_are_estimated() -> None:
+    def program(attempt: Attempt) -> str:
+        ask(attempt, "x" * 400)
+        return "user.finish"
+
+    with serving(lambda _: replace(answered(Text("y" * 40), finish="stop"), usage=TokenUsage())) as served:
+        trajectory = run(program, served)
+    assert trajectory.turns[0].usage == ModelUsage(100, 10, is_estimated=True)
+    assert trajectory.is_usage_estimated
+
+
 def test_a_failed_call_reaches_the_program_and_is_recorded() -> None:
     statuses: list[int] = []
 
@@ -135,6 +193,7 @@ def test_a_failed_call_reaches_the_program_and_is_recorded() -> None:
     assert statuses == [400]
     assert call.answer is None
     assert "too long" in call.failure
+    assert trajectory.turns[0].usage is None
 
 
 def test_calls_are_stored_without_repetition_and_within_limits() -> None:

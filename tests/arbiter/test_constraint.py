@@ -60,6 +60,14 @@ def test_calls_go_to_agents_that_can_answer_them(task: Task, reason: str) -> Non
     assert caught.value.kind == "unable"
 
 
+@pytest.mark.parametrize("asked", ["has_images", "has_schema"])
+def test_local_models_get_no_calls_that_they_would_answer_without_what_was_asked(asked: str) -> None:
+    local = AgentConfig("local", "local_model", model="nano")
+    router = router_of(local, agent("large"))
+    assert router.decide(asking(**{asked: True})).chosen == "large@1"
+    assert len(router.screen(asking(tools=1)).offers) == 2
+
+
 def test_a_tenants_regions_hold_for_calls_and_tasks() -> None:
     tenants = (TenantConfig(name="shop", regions=("eu",)),)
     router = router_of(agent("near", region="eu"), agent("far", region="us"), agent("somewhere"), tenants=tenants)

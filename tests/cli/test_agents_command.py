@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests.deployment.test_agents import NEW, OLD, decided, done
 from upturn.cli.app import app
 from upturn.pool import Pool
-from upturn.records import AgentLimits, AgentVersion, Release
+from upturn.records import AgentLimits, AgentVersion, Feedback, Release
 
 AUDIT = ("--who", "ana", "--why", "tested")
 
@@ -42,6 +42,41 @@ def test_profiles_and_limits(pool: Pool) -> None:
     assert pool.states(AgentLimits) == [
         AgentLimits("clerk", "updated by ana: tested", capabilities=("office",), max_concurrent=4)
     ]
+
+
+def test_profiles_count_the_configured_metrics(pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rated = decided(70, OLD)
+    pool.append(rated, Feedback("f", "decision", rated.id, "stars", 4.0))
+    assert f"{OLD} mail" not in [row["name"] for row in run(pool, "agents", "profile")["results"]]
+    (tmp_path / "upturn.toml").write_text(
+        """
+        [loop]
+        train = []
+        [[agents]]
+        name = "far"
+        kind = "endpoint"
+        url = "http://localhost:1/v1"
+        model = "m"
+        api_key_env = "NOT_SET_IN_THIS_SHELL"
+        [[gateway.metrics]]
+        name = "stars"
+        level = "call"
+        low = 1.0
+        high = 5.0
+        """,
+        encoding="utf-8",
+    )
+    profile = run(pool, "agents", "profile")
+    means = {row["name"]: row["value"] for row in profile["results"]}
+    assert means[f"{OLD} mail"] == pytest.approx((1 + 0.75) / 3)  # Beta(1, 1) and a reward of (4 - 1) / (5 - 1)
+    assert profile["metrics"] == ["stars"]
+    other = str(tmp_path / "none.toml")
+    assert "cannot read" in run(pool, "agents", "profile", "--config", other, code=2)["error"]["message"]
+
+
+def test_the_profile_of_an_unknown_agent_is_no_empty_table(pool: Pool) -> None:
+    assert "no agent 'no-such' in" in run(pool, "agents", "profile", "no-such", code=2)["error"]["message"]
 
 
 def test_the_written_validation_starts_a_release(pool: Pool, tmp_path: Path) -> None:

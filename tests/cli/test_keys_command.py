@@ -44,6 +44,37 @@ def test_a_key_is_printed_once_and_never_stored(tmp_path: Path) -> None:
     assert (key.id, key.digest, key.roles) == (expected.id, expected.digest, expected.roles)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a", "--expires-days", "1e300"],
+        ["a", "--usd-per-day", "inf"],
+        ["a", "--requests-per-minute", "99999999999"],
+        ["a", "--tenant", ""],
+        [" "],
+    ],
+)
+def test_a_key_that_could_not_be_shown_or_owned_is_not_stored(tmp_path: Path, arguments: list[str]) -> None:
+    pool = tmp_path / "pool.db"
+    result = CliRunner().invoke(keys_app, ["add", *arguments, "--pool", str(pool)])
+    assert result.exit_code != 0
+    assert not pool.exists()
+
+
+def test_a_budget_without_prices_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pool, config = tmp_path / "pool.db", tmp_path / "upturn.toml"
+    assert (
+        "has no [prices.NAME]: the budget counts nothing"
+        in _run(pool, "add", "a", "--usd-per-month", "9")["warning"]
+    )
+    assert "warning" not in _run(pool, "add", "b", "--requests-per-minute", "9")
+    config.write_text('[pool]\npath = "pool.db"\n', encoding="utf-8")
+    assert "warning" in _run(pool, "add", "c", "--usd-per-day", "9")
+    config.write_text("[prices.m]\ninput = 1\noutput = 2\n", encoding="utf-8")
+    assert "warning" not in _run(pool, "add", "d", "--usd-per-day", "9")
+
+
 def test_keys_are_revoked_while_a_gateway_writes(tmp_path: Path) -> None:
     with Pool.open(tmp_path / "pool.db") as pool:
         added = _run(pool.path, "add", "shop", "--role", "operator", "--tenant", "acme", "--expires-days", "1")

@@ -61,7 +61,7 @@ def test_without_json_there_is_a_table_and_the_details(capsys: pytest.CaptureFix
         "    ok: yes",
         "rows:",
         "  a 1, b -",
-        "  a 2, b",
+        "  a 2, b none",
     ]
     assert "\x1b" not in captured.out
 

@@ -71,7 +71,7 @@ def test_updates_add_up_and_are_all_kept(pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("update", "message"),
     [
-        (CapabilityUpdate("clerk"), "names at least one of capabilities"),
+        (CapabilityUpdate("clerk"), "names at least one of environments"),
         (CapabilityUpdate("clerk", max_concurrent=0), "max_concurrent must be at least 1, got 0"),
     ],
 )

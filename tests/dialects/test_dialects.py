@@ -215,6 +215,24 @@ def test_a_bad_request_names_its_field(dialect: Dialect, body: bytes, code: str,
     assert isinstance(error, dict) and error["message"] == str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("chat", b'{"model": "m", "messages": [{"role": "user", "content": ""}], "stop": ["a", ""]}'),
+        (
+            "messages",
+            b'{"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": ""}],'
+            b' "stop_sequences": ["a", ""]}',
+        ),
+    ],
+)
+def test_an_empty_text_stops_no_answer(name: str, body: bytes) -> None:
+    with pytest.raises(
+        RequestError, match=r"^stop(_sequences)?\.1: String should have at least 1 character, got ''"
+    ):
+        dialect_of(name).read_request(body)
+
+
 def test_arguments_are_passed_on_as_written(request_with_tools: ModelRequest) -> None:
     """Chat and Responses have text there; another serialisation would change what the model reads."""
     written = '{ "b":1,\n"a" : 2.50}'

@@ -31,10 +31,10 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         yield opened
 
 
-def add_key(pool: Pool, tenant: str, *roles: Role) -> str:
+def add_key(pool: Pool, tenant: str, *roles: Role, usd_per_day: float | None = None) -> str:
     """A new key of the tenant."""
     made = make_key()
-    key = ApiKey(id=made.id, digest=made.digest, tenant=tenant, roles=roles, name="test", created_at=0.0)
+    key = ApiKey(made.id, made.digest, tenant, "test", roles, created_at=0.0, usd_per_day=usd_per_day)
     with KeyStore(pool.path) as store:
         store.add(key, who="test")
     return made.key
@@ -204,3 +204,21 @@ async def test_web_pages_and_strange_hosts_are_refused_without_keys(pool: Pool) 
         page = await client.post("/v1/chat/completions", json=CHAT, headers={"origin": "https://evil.example"})
         host = await client.post("/v1/chat/completions", json=CHAT, headers={"host": "evil.example"})
     assert [page.status_code, host.status_code] == [403, 403]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/feedback", "/v1/tasks", "/v1/nothing"])
+async def test_an_unknown_caller_is_refused_before_its_body_is_read(pool: Pool, path: str) -> None:
+    add_key(pool, "acme", "client")
+    read: list[bytes] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        for part in (b'{"value', b'": wrong'):
+            read.append(part)
+            yield part
+
+    async with gateway(pool) as (client, _, _):
+        answer = await client.post(path, content=body(), headers={"content-type": "application/json"})
+        assert (await client.get("/health")).status_code == 200
+        assert (await client.get("/openapi.json")).status_code == 200
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert read == []

@@ -170,8 +170,13 @@ async def test_unusable_feedback_is_refused_and_not_stored(
 ) -> None:
     async with client_of(pool) as (client, _, _app):
         answer = await client.post("/v1/feedback", json=body)
+        page = (await client.get("/metrics")).text
     assert (answer.status_code, problem in answer.json()["error"]["message"]) == (status, True), answer.text
     assert not list(pool.feedback(tenant="default"))
+    is_form = answer.json()["error"]["message"].startswith(
+        ("value: ", "value is", "extra is")
+    )  # no feedback at all
+    assert ('upturn_feedback_total{outcome="refused"} 1.0' in page) is not is_form
 
 
 @pytest.mark.parametrize("value", ["NaN", "1e400", '"1"', "null", "[]"])
@@ -308,7 +313,11 @@ async def test_models_are_routes_agents_and_versions(pool: Pool) -> None:
     async with client_of(pool) as (client, _, _app):
         body = (await client.get("/v1/models")).json()
         assert (await client.get("/health")).json()["status"] == "ok"
+        one = await client.get("/v1/models/ann@1")
+        unknown = await client.get("/v1/models/gpt")
     assert [entry["id"] for entry in body["data"]] == ["default", "ann", "ben", "ann@1", "ben@1"]
+    assert one.json() == body["data"][3]
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
 
 
 async def test_the_openapi_document_has_every_endpoint(pool: Pool) -> None:
@@ -326,6 +335,7 @@ async def test_the_openapi_document_says_what_is_sent(pool: Pool) -> None:
         again = (await client.get("/openapi.json")).json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     assert again == document
+    assert document["paths"]["/v1/models"]["get"]["summary"] == "List the names that `model` may have."
     assert not [operation for operation in operations if "422" in operation["responses"]]
     assert document["paths"]["/metrics"]["get"]["responses"]["200"]["content"].keys() == {"text/plain"}
     body = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]

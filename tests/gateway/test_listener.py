@@ -49,6 +49,20 @@ def test_any_free_port_is_the_same_for_all_addresses_of_a_name() -> None:
             bound.close()
 
 
+def test_an_address_that_the_machine_does_not_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(*_arguments: object, **_options: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0)) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    addresses = ["192.0.2.1", "127.0.0.1"]  # the first one is for documentation only (RFC 5737)
+    [bound] = bind("localhost", 0)
+    assert bound.getsockname()[0] == "127.0.0.1"
+    bound.close()
+    addresses = ["192.0.2.1"]
+    with pytest.raises(ConfigError, match="Cannot assign requested address"):
+        bind("localhost", 0)
+
+
 def test_addresses_for_clients() -> None:
     assert base_url("127.0.0.1", 8000) == "http://127.0.0.1:8000/v1"
     assert base_url("::1", 8000) == "http://[::1]:8000/v1"

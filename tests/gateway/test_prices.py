@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -21,13 +23,16 @@ from upturn.config import (
     TenantConfig,
 )
 from upturn.dialects import ModelAnswer, ModelRequest, Text, TokenUsage
+from upturn.environments.office.kit import OfficeKit
 from upturn.gateway import Observer, Parts, Source, build_app, open_gateway
-from upturn.gateway.access import open_guard
+from upturn.gateway.access import PricedTasks, open_guard
 from upturn.gateway.observation import GatewayMetrics
+from upturn.loop.online import TaskQueue
 from upturn.loop.trainers.registry import parse_full_config
 from upturn.models.upstreams import UpstreamError
 from upturn.pool import ALL_TENANTS, Pool
-from upturn.pool.calls import calls_of_episode
+from upturn.pool.calls import calls_of_episode, submit_task
+from upturn.records import AgentVersion, ModelUsage, Observation, Task, Trajectory, Turn, Usage
 
 ANN = "ann@1"
 PRICES = {ANN: PriceConfig(input=1_000.0, output=10_000.0, cached_input=100.0)}
@@ -301,6 +306,40 @@ async def test_an_episode_switches_only_where_that_is_weighed_and_no_tool_loop_i
     assert [decision.current for decision in decisions] == before[:-1]
 
 
+async def test_a_task_shows_its_tokens_and_its_cost(pool: Pool) -> None:
+    desk, metrics = open_desk(pool, prices=PRICES), GatewayMetrics()
+    guard = open_guard(AccessConfig(), pool, host="127.0.0.1", tenant="default")
+    accounts = PricedTasks(pool, guard.limiter, guard.gate, lambda version: PRICES.get(version.id))
+    queue = TaskQueue(pool, cast(Any, None), accounts=accounts)  # nothing is run here
+    parts = Parts(desk.service, guard, Observer(metrics, None), GatewayConfig(), tasks=queue)
+    pool.append(AgentVersion("ann", "1", "endpoint"), AgentVersion("ben", "1", "endpoint"))
+    turns = (
+        Turn(Observation("a"), "b", None, usage=ModelUsage(10, 5, 4, is_estimated=True)),
+        Turn(Observation("c"), "d", None, call=1),
+    )
+    for name, version in (("paid", ANN), ("unpriced", "ben@1"), ("silent", ANN), ("queued", "")):
+        submit_task(pool, Task(name, "do", "desk", "office"), "")
+        if version:
+            done = Trajectory(f"run-{name}", name, version, turns, Observation(""), "finished", "rendered")
+            used = Usage() if name == "silent" else Usage(10, 5)
+            pool.append(replace(done, usage=used, cached_tokens=4, is_usage_estimated=True))
+    transport = httpx2.ASGITransport(app=build_app(parts))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        names = ("paid", "unpriced", "silent", "queued")
+        shown = {name: (await client.get(f"/v1/tasks/{name}")).json() for name in names}
+    tokens = ("input_tokens", "cached_input_tokens", "output_tokens", "is_usage_estimated")
+    assert [[shown[name][field] for field in tokens] for name in names] == [
+        [10, 4, 5, True],
+        [10, 4, 5, True],
+        [None, None, None, False],
+        [None, None, None, False],
+    ]
+    cost = (6 * 1_000 + 4 * 100 + 5 * 10_000) / 1e6
+    assert [shown[name]["cost_usd"] for name in names] == [pytest.approx(cost), None, None, None]
+    of_turns = [(turn["input_tokens"], turn["output_tokens"]) for turn in shown["paid"]["turns"]]
+    assert of_turns == [(10, 5), (None, None)]
+
+
 async def test_a_spent_budget_refuses_tasks_too(tmp_path: Path) -> None:
     access = {"tenants": [{"name": "default", "usd_per_day": 0.0001}]}
     config = parse_full_config({**CONFIG, "access": access, "pool": {"path": str(tmp_path / "pool.db")}})
@@ -308,7 +347,9 @@ async def test_a_spent_budget_refuses_tasks_too(tmp_path: Path) -> None:
         opened.service.router.objective = None  # the first call is not refused for what it will probably cost
         transport = httpx2.ASGITransport(app=opened.app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            task = {"instruction": "Move the mail.", "family": "mail_move"}
+            [drawn] = islice(OfficeKit().tasks(seed=0, split="train", families=["mail_move"]), 1)
+            task = {"instruction": drawn.instruction, "family": drawn.family, "seed": drawn.seed}
+            task["context"] = dict(drawn.context)
             assert (await client.post("/v1/tasks", json=task)).status_code == 202
             called = await client.post("/v1/chat/completions", json=CHAT | {"model": "dear"})
             assert called.status_code == 200, called.text

@@ -13,7 +13,7 @@ from upturn.agents import EndpointAgent, Recorder, Reply
 from upturn.dialects import Message, ModelAnswer, ModelRequest, Sampling, Text, TokenUsage, ToolDefinition
 from upturn.errors import ModelError
 from upturn.models import ChatEndpoint, GenerationRequest, RetryPolicy, ToolsRefusedError
-from upturn.records import Action, Observation, Turn, Usage
+from upturn.records import Action, ModelUsage, Observation, Turn
 
 ANSWER = {
     "model": "m-2026",
@@ -158,7 +158,7 @@ def test_an_endpoint_agent_parses_the_last_line_that_is_an_action() -> None:
     assert reply == Reply(
         "Let me see.\nmail.list folder=in",
         Action("mail", "list", {"folder": "in"}, "Let me see."),
-        Usage(11, 7),
+        ModelUsage(11, 7),
     )
     messages = server.requests[0][2]["messages"]
     assert messages[0]["role"] == "system"

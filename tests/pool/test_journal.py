@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from upturn.errors import StoreConflictError, StoreError
-from upturn.pool import Pool
+from upturn.pool import Pool, ready_row
 from upturn.pool.batch import prepare
 from upturn.pool.database import integrity_problems
 from upturn.pool.journal import Journal, Rows, journal_of, read_journal
@@ -235,3 +235,11 @@ def test_a_pool_without_a_journal_stores_at_once(tmp_path: Path) -> None:
         assert [found.id for found in pool.tasks(tenant="default")] == ["a"]
         pool.settled().result(timeout=30)
     assert not journal_of(path).exists()
+
+
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_a_row_that_was_made_before_is_stored_as_its_record(tmp_path: Path, has_journal: bool) -> None:
+    with Pool.open(tmp_path / "pool.db", has_journal=has_journal) as pool:
+        pool.submit_soon(ready_row(task("a")), task("b")).result(timeout=30)
+        pool.settled().result(timeout=30)
+        assert pool.append(task("a"), task("b")) == 0, "both are stored already, with this content"

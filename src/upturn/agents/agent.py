@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from upturn.dialects import TokenUsage
+from upturn.dialects import ModelRequest, Part, TokenUsage, credible_usage, estimated_usage
 from upturn.environments import recordable_action, recordable_text
 from upturn.models import Generation
-from upturn.records import Action, CacheTokens, Observation, Turn, Usage
+from upturn.records import Action, ModelUsage, Observation, Turn
 
 
 class Reply(NamedTuple):
@@ -16,8 +16,8 @@ class Reply(NamedTuple):
     """The raw text, before parsing."""
     action: Action | None
     """None = the text is not an action; the environment returns an error observation."""
-    usage: Usage = Usage()
-    """Tokens of calls outside the session (endpoints); its seconds are ignored."""
+    usage: ModelUsage = ModelUsage()
+    """Of calls outside the session, by endpoints and programs."""
     repairs: tuple[str, ...] = ()
     """``Turn.repairs``"""
     refusal: str = ""
@@ -26,8 +26,6 @@ class Reply(NamedTuple):
     """``Turn.call``"""
     message: str = ""
     """``Turn.message``"""
-    cache: CacheTokens = CacheTokens()
-    """Of ``usage.prompt_tokens``."""
 
 
 def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
@@ -45,12 +43,19 @@ def recordable(reply: Any) -> Reply:  # Any: agents are third-party code
     return reply._replace(text=text, action=action, refusal=recordable_text(reply.refusal), message=message)
 
 
-def usage_of(calls: Sequence[TokenUsage]) -> tuple[Usage, CacheTokens]:
-    """Returns what a reply's calls used together."""
-    return Usage(sum(call.input for call in calls), sum(call.output for call in calls)), CacheTokens(
-        sum(call.cached_input for call in calls),
-        sum(call.cache_write for call in calls),
-        sum(call.cache_write_1h for call in calls),
+def model_usage(
+    reported: TokenUsage | None, request: ModelRequest, parts: Sequence[Part], *, is_complete: bool = True
+) -> ModelUsage:
+    """Returns what a call used, estimated by length if its server has not reported it, or has broken off.
+
+    ``parts``: what it answered; a call without an answer used what was reported, mostly nothing.
+    """
+    known = credible_usage(reported)
+    used = known
+    if parts and not (is_complete and known != TokenUsage()):
+        used = estimated_usage(known, request, parts)
+    return ModelUsage(
+        used.input, used.output, used.cached_input, used.cache_write, used.cache_write_1h, used != known
     )
 
 

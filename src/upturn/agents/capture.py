@@ -6,18 +6,36 @@ calls. Not here: routing, tenants, feedback (``upturn.gateway``).
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from types import TracebackType
 from typing import Self
 
 from aiohttp import web
 
-from upturn.dialects import DIALECTS, Dialect, Message, RequestError, TokenUsage
+from upturn.agents.agent import model_usage
+from upturn.dialects import (
+    DIALECTS,
+    Dialect,
+    Message,
+    RequestError,
+    TokenUsage,
+    credible_usage,
+    json_object,
+)
 from upturn.environments import MAX_ACTION_LENGTH
 from upturn.models.upstreams import CallOutcome, Upstream, UpstreamCall, UpstreamError
-from upturn.records import fields_json, record
+from upturn.records import ModelUsage, fields_json, record
 
+_USAGE_PATH = "/usage"
+_USAGE_FIELDS = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cached_input_tokens": "cached_input",
+    "cache_write_tokens": "cache_write",
+    "cache_write_1h_tokens": "cache_write_1h",
+}
+"""What a program may report, and its name in ``TokenUsage``."""
 _LARGEST_BODY = 64 * 2**20
 _CLOSING_SECONDS = 0.5
 """For calls that a program leaves behind."""
@@ -69,6 +87,8 @@ class CaptureServer:
     """Its calls go there."""
     calls: list[CapturedCall] = field(default_factory=list)
     """In the order in which they ended."""
+    usage: ModelUsage = field(default_factory=ModelUsage)
+    """Of all calls, and what the program reports of others."""
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     url: str = ""
     """The base URL, with ``/v1``."""
@@ -90,10 +110,13 @@ class CaptureServer:
         await self._upstream.close()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path.endswith(_USAGE_PATH) and request.method == "POST":
+            return await self._report(request)
         dialect = next((known for known in DIALECTS.values() if request.path.endswith(known.path)), None)
         if dialect is None or request.method != "POST":
             known = ", ".join(f"/v1{dialect.path}" for dialect in DIALECTS.values())
-            error = RequestError(f"{request.method} {request.path} is not served; POST {known} are", status=404)
+            paths = f"POST {known}, /v1{_USAGE_PATH}"
+            error = RequestError(f"{request.method} {request.path} is not served; {paths} are", status=404)
             return web.json_response(DIALECTS["chat"].error(error), status=404)
         try:
             self._check_key(request)
@@ -108,13 +131,7 @@ class CaptureServer:
             raise RequestError(message, status=401, code="invalid_api_key")
 
     async def _serve(self, request: web.BaseRequest, dialect: Dialect) -> web.StreamResponse:
-        parts, size = list[bytes](), 0
-        async for part in request.content.iter_any():
-            parts.append(part)
-            size += len(part)
-            if size > _LARGEST_BODY:
-                raise RequestError(f"the request has more than {_LARGEST_BODY:,} bytes", status=413)
-        body = b"".join(parts)
+        body = await _body(request)
         call = UpstreamCall(body, dialect.read_request(body), dialect)
         try:
             async with self._upstream.open(call) as exchange:
@@ -137,3 +154,48 @@ class CaptureServer:
         answer = None if outcome.answer is None else Message("assistant", outcome.answer.parts)
         usage = outcome.usage or TokenUsage()
         self.calls.append(CapturedCall(call.request.messages, answer, usage, outcome.failure))
+        parts = () if answer is None else answer.parts
+        used = model_usage(outcome.usage, call.request, parts, is_complete=not outcome.failure)
+        self.usage = self.usage.plus(used)
+
+    async def _report(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Adds what the program used of models that it did not reach through this server."""
+        try:
+            self._check_key(request)
+            self.usage = self.usage.plus(_reported_usage(await _body(request)))
+        except RequestError as exc:
+            return web.json_response(DIALECTS["chat"].error(exc), status=exc.status)
+        return web.json_response(asdict(self.usage))
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    parts, size = list[bytes](), 0
+    async for part in request.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > _LARGEST_BODY:
+            raise RequestError(f"the request has more than {_LARGEST_BODY:,} bytes", status=413)
+    return b"".join(parts)
+
+
+def _reported_usage(body: bytes) -> ModelUsage:
+    """Raises RequestError for what is no usage."""
+    raw = json_object(body.decode("utf-8", "replace"))
+    allowed = ", ".join(_USAGE_FIELDS)
+    if raw is None or not raw.keys() <= _USAGE_FIELDS.keys():
+        unknown = "" if raw is None else f", got {', '.join(map(repr, sorted(raw.keys() - _USAGE_FIELDS.keys())))}"
+        raise RequestError(f"the body must be a JSON object with numbers of tokens: {allowed}{unknown}")
+    counts: dict[str, int] = {}
+    for name, value in raw.items():
+        if type(value) is not int:
+            raise RequestError(f"{name} must be a whole number, got {value!r:.100}", field=name)
+        counts[_USAGE_FIELDS[name]] = value
+    reported = TokenUsage(**counts)
+    if credible_usage(reported) != reported:
+        raise RequestError(
+            "the numbers must be from 0 to 10^12, those of the cache within input_tokens, those of an hour within "
+            f"cache_write_tokens, got {raw!r:.300}"
+        )
+    return ModelUsage(
+        reported.input, reported.output, reported.cached_input, reported.cache_write, reported.cache_write_1h
+    )

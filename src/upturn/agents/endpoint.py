@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from upturn.agents.agent import ModelSession, Reply, usage_of
+from upturn.agents.agent import ModelSession, Reply, model_usage
 from upturn.agents.call_form import CallForm, NativeForm, TextForm
 from upturn.agents.context import Budget, ContextWindow, check_room
 from upturn.agents.recorder import LimitReachedError
@@ -105,8 +105,7 @@ class EndpointAgent:
         answer = await self._endpoint.answer(request)
         self._has_called = self._has_called or bool(form.definitions)
         first, *later = form.replies(answer)
-        usage, cache = usage_of([answer.usage])
-        return [first._replace(usage=usage, cache=cache), *later]
+        return [first._replace(usage=model_usage(answer.usage, request, answer.parts)), *later]
 
     def _within_budget(self, turns: Sequence[Turn], observation: Observation) -> tuple[Sequence[Turn], Observation]:
         if self._window is None:

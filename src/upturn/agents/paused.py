@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from upturn.agents.recorder import Recorder, recorded_row
 from upturn.errors import ModelError
 from upturn.models import FinishReason, Generation
-from upturn.records import CacheTokens, Observation, Task, TokenRow, Turn, Usage, record
+from upturn.records import ModelUsage, Observation, Task, TokenRow, Turn, record
 
 
 class RolloutPausedError(Exception):
@@ -67,12 +67,12 @@ class PausedRollout:
     """Calls of all turns so far that are complete; seeds further calls."""
     calls: tuple[PausedCall, ...]
     """Calls of the unfinished turn. Its agent acts again: calls with the same prompts get the recorded answers."""
-    usage: Usage
-    """Tokens of other models than the rollout's, and seconds so far."""
+    seconds: float
+    """Wall-clock time so far."""
     model_version: str
     """Hash of the weights that wrote the latest token; empty = there is none."""
-    cache: CacheTokens = CacheTokens()
-    """Of ``usage.prompt_tokens``."""
+    external: ModelUsage = ModelUsage()
+    """Tokens of other models than the rollout's."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
-from upturn.agents.agent import ModelSession, Reply, usage_of
+from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.call_form import TextForm
 from upturn.agents.call_thread import call_function
 from upturn.agents.capture import CaptureServer, stored_calls
@@ -88,8 +88,7 @@ class ProgramAgent:
                 answer = await _run(self._program, attempt)
         first, *later = self._replies(answer)
         model.defer(later)
-        usage, cache = usage_of([call.usage for call in server.calls])
-        return first._replace(message=stored_calls(server.calls), usage=usage, cache=cache)
+        return first._replace(message=stored_calls(server.calls), usage=server.usage)
 
     def _replies(self, answer: object) -> list[Reply]:
         if isinstance(answer, Action):

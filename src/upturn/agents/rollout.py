@@ -30,8 +30,8 @@ from upturn.environments import Environment, Info, Step, executed_action, is_blo
 from upturn.errors import ModelError, RecordError, WorldError, error_text
 from upturn.models import CallSchema, GenerationRequest, Model
 from upturn.records import (
-    CacheTokens,
     JsonValue,
+    ModelUsage,
     Observation,
     Outcome,
     Task,
@@ -260,7 +260,7 @@ class _Run:
             self.recorder = PausableRecorder(
                 setting.model, call, max_tokens=setting.limits.max_tokens, pause=pause or Pause()
             )
-        self.started = setting.clock() - (0.0 if earlier is None else earlier.usage.seconds)
+        self.started = setting.clock() - (0.0 if earlier is None else earlier.seconds)
         self.turns: list[Turn] = []
         self.visible_turns: list[Turn] = []
         """Copies of ``turns`` for the agent, without potentials, which agents never see."""
@@ -268,7 +268,7 @@ class _Run:
         self.state_hash = ""
         self.potential: float | None = None
         self.final_state: dict[str, JsonValue] = {}
-        self.external_usage, self.cache = Usage(), CacheTokens()
+        self.external = ModelUsage()
         self.is_continued = False
         """Whether the state of the paused rollout has been restored."""
         self.error = ""
@@ -344,7 +344,7 @@ class _Run:
         )
         await self._enter(start, environment)
         self.recorder.restore(paused)
-        self.external_usage, self.cache = replace(paused.usage, seconds=0.0), paused.cache
+        self.external = paused.external
 
     def _is_paused(self) -> bool:
         return self.pause is not None and self.pause.is_set
@@ -353,7 +353,7 @@ class _Run:
         """The state of a rollout that was paused."""
         if self.request.paused is not None and not self.is_continued:
             return self.request.paused
-        recorder, usage = self.recorder, self.external_usage
+        recorder = self.recorder
         assert isinstance(recorder, PausableRecorder)
         return PausedRollout(
             self.id,
@@ -368,9 +368,9 @@ class _Run:
             recorder.turn_history,
             recorder.calls,
             recorder.unfinished_calls(),
-            replace(usage, seconds=self.setting.clock() - self.started),
+            self.setting.clock() - self.started,
             recorder.version,
-            self.cache,
+            self.external,
         )
 
     async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
@@ -389,11 +389,7 @@ class _Run:
             raise
         except (Exception, SystemExit) as exc:  # noqa: BLE001  a failing agent or model is this rollout's outcome
             return "time_limit" if timer.expired() else self._fail("model_error", exc)
-        self.external_usage = Usage(
-            self.external_usage.prompt_tokens + reply.usage.prompt_tokens,
-            self.external_usage.written_tokens + reply.usage.written_tokens,
-        )
-        self.cache = self.cache.plus(reply.cache)
+        self.external = self.external.plus(reply.usage)
         action = executed_action(reply.action, reply.refusal)
         observation, state_hash, potential = self.observation, self.state_hash, self.potential
         turn = Turn(
@@ -406,6 +402,7 @@ class _Run:
             repairs=reply.repairs,
             refusal=reply.refusal,
             message=reply.message,
+            usage=None if reply.usage == ModelUsage() else reply.usage,
         )
         try:
             return self._finish_turn(turn, await self._call(lambda: environment.step(action)))
@@ -456,16 +453,17 @@ class _Run:
             model_version=self.recorder.version,
             final_state=self.final_state,
             usage=Usage(
-                self.recorder.prompt_tokens + self.external_usage.prompt_tokens,
-                self.recorder.written_tokens + self.external_usage.written_tokens,
+                self.recorder.prompt_tokens + self.external.prompt_tokens,
+                self.recorder.written_tokens + self.external.written_tokens,
                 self.setting.clock() - self.started,
             ),
             dropped_calls=self.recorder.dropped_calls,
             error=self.error,
             sampling=self.setting.sampling.as_parameters() if is_sampled else {},
-            cached_tokens=self.cache.read,
-            cache_write_tokens=self.cache.write,
-            cache_write_1h_tokens=self.cache.write_1h,
+            cached_tokens=self.external.cached_tokens,
+            cache_write_tokens=self.external.cache_write_tokens,
+            cache_write_1h_tokens=self.external.cache_write_1h_tokens,
+            is_usage_estimated=self.external.is_estimated,
         )
 
 

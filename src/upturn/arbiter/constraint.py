@@ -13,6 +13,8 @@ from upturn.records import MODEL_CALL, Task
 _ASKED = {"tools": "tools", "has_images": "images", "has_schema": "schema"}
 """Fields of a call's context, and what an agent must support where they are true."""
 _ALL = frozenset(_ASKED.values())
+_NOT_LOCAL = frozenset(("images", "schema"))
+"""What no model in this process can do, whatever its configuration says."""
 
 
 class Constraints:
@@ -21,7 +23,7 @@ class Constraints:
     def __init__(self, agents: Sequence[AgentConfig] = (), tenants: Sequence[TenantConfig] = ()) -> None:
         self._agents: Mapping[str, AgentConfig] = {agent.name: agent for agent in agents}
         self._regions: Mapping[str, Sequence[str]] = {tenant.name: tenant.regions for tenant in tenants}
-        self._has_limits = any(set(agent.supports) != _ALL or agent.max_input_tokens for agent in agents)
+        self._has_limits = any(_supported(agent) != _ALL or agent.max_input_tokens for agent in agents)
 
     def screened(self, screening: Screening, task: Task) -> Screening:
         """Returns the screening without the agents that may not do the task, which become exclusions."""
@@ -53,10 +55,14 @@ def without(screening: Screening, reasons: Mapping[Offer, str]) -> Screening:
     return Screening(kept, tuple(exclusions))
 
 
+def _supported(agent: AgentConfig) -> frozenset[str]:
+    return frozenset(agent.supports) - (_NOT_LOCAL if agent.kind == "local_model" else frozenset())
+
+
 def _call_reason(limits: AgentConfig, task: Task) -> str:
     """Returns why an agent may not answer a model call; empty = it may."""
     for field, what in _ASKED.items():
-        if task.context.get(field) and what not in limits.supports:
+        if task.context.get(field) and what not in _supported(limits):
             return f"does not support {what}"
     tokens = prompt_tokens(task)
     if limits.max_input_tokens is not None and tokens > limits.max_input_tokens:

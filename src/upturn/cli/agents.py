@@ -6,10 +6,19 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
+from upturn.cli.options import (
+    POOL_PATH,
+    AllTenants,
+    AsJson,
+    MetricsConfig,
+    PoolPath,
+    Tenant,
+    configured_metrics,
+    read_config,
+)
 from upturn.cli.output import emit
 from upturn.cli.release import CanaryConfig, Who, Why, show_release
-from upturn.config import CanarySettings, ValidationSettings
+from upturn.config import CanarySettings, ValidationSettings, taught_metrics
 from upturn.deployment import (
     CapabilityUpdate,
     Override,
@@ -21,6 +30,7 @@ from upturn.deployment import (
     update_agent_capabilities,
     validate_agent_performance,
 )
+from upturn.errors import UnknownNameError
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.pool.access import record_act
 from upturn.records import AdminAct, AgentLimits, Release, Result, to_json
@@ -39,16 +49,27 @@ def profile(
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
+    config: MetricsConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the success of every version in every family of the routed tasks, with 95 % intervals."""
+    """Show the success of every version in every family of the routed tasks, with 95 % intervals.
+
+    Feedback counts by the metrics of the configuration, as the router learns them.
+    """
+    metrics = configured_metrics(config)
+    scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
-        profiles = capability_profiles(opened, tenant=ALL_TENANTS if all_tenants else tenant, agents=agents or ())
+        known = sorted({version.agent for version in opened.agent_versions()})
+        for agent in agents or ():
+            if agent not in known:
+                raise UnknownNameError(f"no agent {agent!r} in {str(pool)!r}; known: {', '.join(known) or 'none'}")
+        profiles = capability_profiles(opened, tenant=scope, agents=agents or (), metrics=metrics)
         results = [
-            Result(f"{item.version} {item.family}", item.mean, "success", item.low, item.high, item.outcomes)
+            Result(f"{item.version} {item.family}", item.mean, "reward", item.low, item.high, item.outcomes)
             for item in profiles
         ]
-    emit("agents profile", results, {"agents": agents or "all"}, as_json=as_json)
+    taught = [metric.name for metric in taught_metrics(metrics)]
+    emit("agents profile", results, {"agents": agents or "all", "metrics": taught}, as_json=as_json)
 
 
 @agents_app.command("list")

@@ -1,13 +1,15 @@
 """``upturn keys``: adds, lists and revokes the gateway's API keys, also while it runs."""
 
+import tomllib
 from datetime import UTC, datetime
 from getpass import getuser
+from pathlib import Path
 from time import time
 from typing import Annotated, get_args
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
+from upturn.cli.options import CONFIG_PATH, POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
 from upturn.cli.output import emit
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.pool import ALL_TENANTS, Pool
@@ -17,6 +19,9 @@ from upturn.records import AdminAct, ApiKey, JsonValue, Role
 keys_app = typer.Typer()
 
 _DAY_SECONDS = 86_400.0
+_MOST_DAYS = 36_500
+_MOST = 1_000_000_000
+"""Largest limit: above it, none is meant."""
 _ROLES: tuple[Role, ...] = get_args(Role)
 
 Who = Annotated[str, typer.Option("--who", help="Who does this; stored. Default: the user's name on this machine.")]
@@ -35,17 +40,27 @@ def add(  # noqa: PLR0913  a command's parameters are its options
             "--role", help="client, feedback, operator or admin; repeatable. Default: client and feedback."
         ),
     ] = None,
-    expires_days: Annotated[float | None, typer.Option(min=0.0, help="Days until the key expires.")] = None,
-    usd_per_day: Annotated[float | None, typer.Option(min=0.0, help="Largest cost of a day (UTC).")] = None,
-    usd_per_month: Annotated[float | None, typer.Option(min=0.0, help="Largest cost of a month (UTC).")] = None,
-    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Largest rate of requests.")] = None,
-    tokens_per_minute: Annotated[int | None, typer.Option(min=1, help="Largest rate of tokens.")] = None,
+    expires_days: Annotated[
+        float | None, typer.Option(min=0.0, max=_MOST_DAYS, help="Days until the key expires.")
+    ] = None,
+    usd_per_day: Annotated[
+        float | None, typer.Option(min=0.0, max=_MOST, help="Largest cost of a day (UTC).")
+    ] = None,
+    usd_per_month: Annotated[
+        float | None, typer.Option(min=0.0, max=_MOST, help="Largest cost of a month (UTC).")
+    ] = None,
+    requests_per_minute: Annotated[
+        int | None, typer.Option(min=1, max=_MOST, help="Largest rate of requests.")
+    ] = None,
+    tokens_per_minute: Annotated[int | None, typer.Option(min=1, max=_MOST, help="Largest rate of tokens.")] = None,
     who: Who = "",
     why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Add an API key and print it, once: the pool stores only a digest. Creates the pool if there is none."""
     roles = _roles(role or ["client", "feedback"])
+    if not name.strip() or not tenant.strip():
+        raise ConfigError([f"a key has a name and a tenant, got name {name!r} and tenant {tenant!r}"])
     if not pool.exists():
         Pool.open(pool).close()
     made = make_key()
@@ -66,7 +81,13 @@ def add(  # noqa: PLR0913  a command's parameters are its options
     )
     with KeyStore(pool) as store:
         store.add(key, who=who or _user(), why=why)
-    emit("keys add", [], {"key": made.key, **_described(key, now)}, as_json=as_json)
+    details: dict[str, JsonValue] = {"key": made.key, **_described(key, now)}
+    if (usd_per_day is not None or usd_per_month is not None) and not _has_prices(CONFIG_PATH):
+        details["warning"] = (
+            f"{str(CONFIG_PATH)!r} in this folder has no [prices.NAME]: the budget counts nothing until the "
+            "gateway's configuration has the prices of its agents; calls without a price cost nothing here"
+        )
+    emit("keys add", [], details, as_json=as_json)
 
 
 @keys_app.command("list")
@@ -108,6 +129,14 @@ def _roles(names: list[str]) -> tuple[Role, ...]:
         if name not in _ROLES:
             raise UnknownNameError(f"unknown role {name!r}; known: {', '.join(_ROLES)}")
     return tuple(role for role in _ROLES if role in names)
+
+
+def _has_prices(path: Path) -> bool:
+    """Whether the configuration has any price; it is not checked here, and may not exist."""
+    try:
+        return bool(tomllib.loads(path.read_text(encoding="utf-8-sig")).get("prices"))
+    except (OSError, ValueError):
+        return False
 
 
 def _user() -> str:

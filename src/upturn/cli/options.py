@@ -2,13 +2,16 @@
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from upturn.config import Config
+    from collections.abc import Sequence
+
+    from upturn.config import Config, MetricConfig
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 ConfigPath = Annotated[Path, typer.Option("--config", help="Path of the configuration file.")]
@@ -17,6 +20,15 @@ PoolPath = Annotated[Path, typer.Option("--pool", help="Path of the pool.")]
 Tenant = Annotated[str, typer.Option("--tenant", help="Tenant whose records to use.")]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Use the records of all tenants.")]
 Families = Annotated[list[str] | None, typer.Option("--family", help="Only this task family; repeatable.")]
+
+MetricsConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Configuration file with the metrics of feedback. Default: upturn.toml if there is one, else the "
+        "default metrics.",
+    ),
+]
 
 CONFIG_PATH = Path("upturn.toml")
 POOL_PATH = Path("upturn.db")
@@ -32,3 +44,24 @@ def read_config(path: Path, *algorithms: str) -> "Config":
     current_folder = sys.path.index("") if "" in sys.path else len(sys.path)
     sys.path.insert(current_folder, str(path.resolve().parent))
     return load_full_config(path, os.environ, *algorithms)
+
+
+def configured_metrics(path: Path | None) -> "Sequence[MetricConfig]":
+    """The metrics of feedback in a configuration; () = the default ones. ``path`` None = this folder's, if any.
+
+    API keys and files that the configuration names need not exist. Raises ConfigError for one that is wrong.
+    """
+    from upturn.errors import ConfigError
+    from upturn.loop.trainers import parse_full_config
+
+    if path is None and not CONFIG_PATH.exists():
+        return ()
+    path = path or CONFIG_PATH
+    try:
+        return parse_full_config(tomllib.loads(path.read_text(encoding="utf-8-sig"))).gateway.metrics
+    except OSError as exc:
+        raise ConfigError([f"cannot read {str(path)!r}: {exc.strerror}; name a file with --config"]) from exc
+    except ValueError as exc:
+        if isinstance(exc, ConfigError):
+            raise
+        raise ConfigError([f"{str(path)!r} is not TOML: {exc}"]) from exc

@@ -230,7 +230,7 @@ def _figure(value: float | str) -> str:
 
 def _print_details(console: Console, details: Mapping[str, JsonValue], indent: str = "") -> None:
     for name, value in details.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             console.print(Text(printable(f"{indent}{name}:")), soft_wrap=True)
             _print_details(console, value, indent + "  ")
         elif isinstance(value, list) and any(_needs_a_line(item) for item in value):
@@ -248,6 +248,8 @@ def _needs_a_line(item: JsonValue) -> bool:
 
 def _inline(value: JsonValue) -> str:
     """A value on one line."""
+    if isinstance(value, dict | list) and not value:
+        return "none"
     if isinstance(value, dict):
         return ", ".join(f"{name} {_inline(inner)}" for name, inner in value.items())
     if isinstance(value, list):

@@ -185,6 +185,13 @@ def _tasks(config: Config) -> Iterator[Contradiction]:
 def _gateway(config: Config) -> Iterator[Contradiction]:
     names = sorted(agent.name for agent in config.agents)
     for index, route in enumerate(config.gateway.routes):
+        if route.name in names and route.agents != (route.name,):
+            setting = f"gateway.routes[{index}].name"
+            yield Contradiction(
+                (setting, "agents"),
+                f"{setting} = {route.name!r} is the name of an agent, which calls would no longer reach; choose "
+                "another name, or give the route this agent alone",
+            )
         for agent in route.agents:
             if agent not in names:
                 setting = f"gateway.routes[{index}].agents"

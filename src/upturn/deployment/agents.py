@@ -50,7 +50,7 @@ def update_agent_capabilities(pool: Pool, update: CapabilityUpdate, override: Ov
         if (value := getattr(update, name)) is not None
     }
     if not changed:
-        raise ReleaseError("an update names at least one of capabilities, tenants, max_concurrent and is_suspended")
+        raise ReleaseError("an update names at least one of environments, tenants, max_concurrent and is_suspended")
     if update.max_concurrent is not None and update.max_concurrent < 1:
         raise ReleaseError(
             f"max_concurrent must be at least 1, got {update.max_concurrent!r}; suspend the agent instead"
@@ -144,9 +144,11 @@ class CapabilityProfiles:
         ]
 
 
-def capability_profiles(pool: Pool, *, tenant: Scope, agents: Sequence[str] = ()) -> list[Capability]:
+def capability_profiles(
+    pool: Pool, *, tenant: Scope, agents: Sequence[str] = (), metrics: Sequence[MetricConfig] = ()
+) -> list[Capability]:
     """Returns the results of every version in every family; see ``CapabilityProfiles``."""
-    return CapabilityProfiles(pool, tenant=tenant).of(agents)
+    return CapabilityProfiles(pool, tenant=tenant, metrics=metrics).of(agents)
 
 
 @record

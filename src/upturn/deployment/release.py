@@ -152,7 +152,7 @@ def start(
     else:
         raise ReleaseError(
             f"candidate {candidate.id!r} did not pass validation ({basis.summary}); "
-            "only --skip-validation with who and why starts its canary"
+            "only a start with --skip-validation (skip_validation over HTTP), who and why begins its canary"
         )
     return Release(
         id=release_id(incumbent.id, candidate.id, history.repeat),

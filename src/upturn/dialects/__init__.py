@@ -40,6 +40,12 @@ from upturn.dialects.dialect import (
     json_object,
     not_json,
 )
+from upturn.dialects.estimate import (
+    credible_usage,
+    estimated_tokens,
+    estimated_usage,
+    message_text,
+)
 from upturn.dialects.registry import DIALECTS, DialectName, dialect_of
 from upturn.dialects.sse import EventParser, ServerEvent, write_event
 
@@ -78,8 +84,12 @@ __all__ = [
     "ToolResult",
     "Toolbox",
     "body_error",
+    "credible_usage",
     "dialect_of",
+    "estimated_tokens",
+    "estimated_usage",
     "json_object",
+    "message_text",
     "not_json",
     "write_event",
 ]

@@ -29,7 +29,7 @@ from upturn.dialects.conversation import (
     ToolResult,
     join_messages,
 )
-from upturn.dialects.dialect import Json, RequestError, Wire, arguments_schema, parse, refuse
+from upturn.dialects.dialect import Json, RequestError, StopText, Wire, arguments_schema, parse, refuse
 from upturn.dialects.openai import (
     CachedTokens,
     ReasoningTokens,
@@ -132,7 +132,7 @@ class Request(Wire):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: int | None = None
-    stop: str | list[str] | None = None
+    stop: StopText | list[StopText] | None = None
     seed: int | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None

@@ -3,19 +3,21 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from upturn.dialects.conversation import ModelAnswer, ModelRequest, StreamEvent, StreamFailure, ToolDefinition
 from upturn.errors import UpturnError
 from upturn.records import JsonValue
 
 Json = dict[str, JsonValue]
+StopText = Annotated[str, Field(min_length=1)]
+"""A text that ends an answer before it."""
 WireT = TypeVar("WireT", bound="Wire")
 BROKEN_OFF = StreamFailure("the upstream ended its stream before the answer was complete")
 _LONGEST_MESSAGE = 4_000
-_ALTERNATIVE = re.compile(r"str|int|float|bool|(list|dict|literal)\[.*|_?[A-Z]\w*|function-.*")
+_ALTERNATIVE = re.compile(r"(constrained-)?str|int|float|bool|(list|dict|literal)\[.*|_?[A-Z]\w*|function-.*")
 """Names of a union's alternatives in the place of a pydantic error; fields are in lower case."""
 
 

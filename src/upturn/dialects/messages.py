@@ -28,7 +28,7 @@ from upturn.dialects.conversation import (
     ToolDefinition,
     ToolResult,
 )
-from upturn.dialects.dialect import Json, RequestError, Wire, arguments_schema, json_object, parse, refuse
+from upturn.dialects.dialect import Json, RequestError, StopText, Wire, arguments_schema, json_object, parse, refuse
 from upturn.errors import ModelError
 from upturn.records import JsonValue
 
@@ -139,7 +139,7 @@ class Request(Wire):
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=0)] | None = None
-    stop_sequences: list[str] | None = None
+    stop_sequences: list[StopText] | None = None
     stream: bool | None = None
     thinking: _Thinking | None = None
     output_config: _OutputConfig | None = None

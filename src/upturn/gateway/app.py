@@ -20,19 +20,22 @@ from upturn.config import GatewayConfig
 from upturn.dialects import DIALECTS, Dialect, RequestError, body_error, dialect_of, not_json
 from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard
+from upturn.gateway.episode_routes import episode_routes
+from upturn.gateway.feedback_routes import feedback_routes
 from upturn.gateway.health_routes import health_routes
-from upturn.gateway.http import BodyLimit, cancel, code_of, unavailable
+from upturn.gateway.http import BodyLimit, cancel, code_of, headers_of, unavailable
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.openapi import EPISODE_PATH, describe_calls
-from upturn.gateway.resources import resource_routes
 from upturn.gateway.retries import RecentAnswers
+from upturn.gateway.router_state import state_routes
 from upturn.gateway.task_routes import task_routes
 from upturn.loop.online import OnlineService, TaskQueue
-from upturn.pool import Pool
 from upturn.pool.calls import delete_contents
 
+_OPEN_PATHS = frozenset(("/health", "/ready", "/openapi.json"))
+"""For everybody: monitors, and the description of the rest."""
 _log = logging.getLogger("upturn.gateway")
 
 
@@ -51,6 +54,8 @@ class Parts(NamedTuple):
     """Further endpoints."""
     background: Callable[[], Awaitable[None]] | None = None
     """Runs beside the calls, until it is cancelled."""
+    keep_days: Callable[[], float] | None = None
+    """The retention now; None = always that of ``settings``."""
     on_stop: Callable[[], Awaitable[None]] | None = None
     """Called after the last call."""
 
@@ -75,7 +80,9 @@ def build_app(parts: Parts) -> FastAPI:
     endpoints = list(app.routes)
     for routes in (
         model_routes(service, parts.guard),
-        resource_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
+        feedback_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
+        state_routes(service, parts.guard, metrics=settings.metrics),
+        episode_routes(service, parts.guard, parts.learn),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
         *parts.further,
@@ -83,6 +90,7 @@ def build_app(parts: Parts) -> FastAPI:
         app.include_router(routes)
         endpoints += routes.routes
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(_CallerFirst, guard=parts.guard)
     _add_errors(app, endpoints)
     describe_calls(app, service.routes.names)
     return app
@@ -110,9 +118,30 @@ class _App(FastAPI):
         await super().__call__(scope, receive, send)
 
 
+class _CallerFirst:
+    """Refuses requests of unknown callers before their body is read; endpoints check what a caller may do."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
+            try:
+                self._guard.gate.caller(headers_of(scope))
+            except RequestError as exc:
+                await _answer(Request(scope), exc)(scope, receive, send)
+                return
+            except StoreError as exc:
+                await _answer(Request(scope), unavailable(exc))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
 @asynccontextmanager
 async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
-    retention = asyncio.ensure_future(_delete_old_contents(parts.service.pool, parts.settings.keep_days))
+    retention = asyncio.ensure_future(_delete_old_contents(parts))
     background = None if parts.background is None else asyncio.ensure_future(parts.background())
     if parts.tasks is not None:
         parts.tasks.start()
@@ -127,11 +156,12 @@ async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
         await parts.on_stop()
 
 
-async def _delete_old_contents(pool: Pool, keep_days: float) -> None:
+async def _delete_old_contents(parts: Parts) -> None:
     """Deletes what was said in calls once it is older than ``keep_days``, now and every hour."""
     while True:
+        days = parts.settings.keep_days if parts.keep_days is None else parts.keep_days()
         try:
-            await asyncio.to_thread(delete_contents, pool, time() - keep_days * 86_400.0)
+            await asyncio.to_thread(delete_contents, parts.service.pool, time() - days * 86_400.0)
         except UpturnError:
             _log.exception("old contents of calls could not be deleted; the next try is in an hour")
         await asyncio.sleep(3_600.0)

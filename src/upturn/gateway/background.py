@@ -2,19 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from time import monotonic
 
 from upturn.arbiter import Learner, Router
 from upturn.arbiter.texts import TextLearner
 from upturn.config import CanarySettings
+from upturn.deployment import Override, hold
 from upturn.errors import UpturnError
 from upturn.gateway.observation import GatewayMetrics
 from upturn.gateway.upstreams import Upstreams
 from upturn.loop import reserved_policy
 from upturn.loop.online import CanaryEvidence
 from upturn.loop.run import ConfigChanges, InService, apply_agents
+from upturn.pool import States
+from upturn.records import Release
 
 SECONDS = 1.0
 SAVE_SECONDS = 60.0
@@ -65,6 +68,20 @@ class Background:
         apply_agents(changes, self._learner.pool, self._in_service)
         self.canary = changes.config.canary
         self._follow()
+
+    def hold_stranded(self, agents: Collection[str], override: Override) -> tuple[str, ...]:
+        """Holds the running canaries of these agents if they are not in service; returns their ids."""
+        stranded = [release for release in self._in_service.stranded_releases() if release.agent in agents]
+        for release in stranded:
+            why = f"agent {release.agent!r} was removed from the configuration"
+            note = Override(override.who, f"{why}: {override.why}" if override.why else why)
+
+            def step(states: States[Release], known: Release = release, note: Override = note) -> Release:
+                current = states.get(known.id) or known
+                return hold(current, note) if current.state == "canary" and not current.is_held else current
+
+            self._learner.pool.change(Release, step)
+        return tuple(release.id for release in stranded)
 
     def _follow(self) -> None:
         """Makes upstreams and routing follow the agents in service and the open releases."""

@@ -6,13 +6,14 @@ Model calls bypass the framework's request and response classes, whose cost per 
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from upturn.dialects import Json, RequestError
+from upturn.models.upstreams import Sender
 
 Headers = Iterable[tuple[bytes, bytes]]
 JSON_TYPE = "application/json"
@@ -22,6 +23,23 @@ STREAM_TYPE = "text/event-stream; charset=utf-8"
 _RETRY_SECONDS = 5
 """After which a store that is full or locked may be used again."""
 _log = logging.getLogger("upturn.gateway")
+
+
+RELAY = "upturn.relay"
+"""Key of the relay among a request's ASGI extensions."""
+
+
+HELD = "upturn.held"
+"""Key in a message for a relay: the number of the part that it sends as the body, and that it holds until then."""
+
+
+class Relay(NamedTuple):
+    """The process between a client and this one (``workers``)."""
+
+    sender: Sender
+    """Sends calls of the request to endpoints."""
+    started: float
+    """``perf_counter`` at the request's arrival there."""
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -99,26 +117,60 @@ async def read_body(receive: Receive) -> bytes:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def until_departure(receive: Receive) -> None:
-    """Returns when the client has left."""
+async def while_connected(receive: Receive, work: Awaitable[None], *, is_over: Callable[[], bool]) -> None:
+    """Returns when the work is done.
+
+    If the client leaves before it ``is_over``, the work is cancelled, and ConnectionError raised when it has ended.
+    The work runs in the current task: another one for it would take two turns of the event loop.
+    """
+    task, has_left, has_ended = asyncio.current_task(), False, False
+    assert task is not None
+
+    def leave(_watching: "asyncio.Future[None]") -> None:
+        nonlocal has_left
+        if not (has_ended or is_over()):
+            has_left = True
+            task.cancel()
+
+    watching = asyncio.ensure_future(_until_departure(receive))
+    watching.add_done_callback(leave)
+    try:
+        await work
+    except asyncio.CancelledError:
+        if has_left and not task.uncancel():
+            raise ConnectionError("the client left before the answer's end") from None
+        raise
+    finally:
+        has_ended = True
+        watching.cancel()
+
+
+async def _until_departure(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def send_start(send: Send, status: int, headers: Mapping[str, str], content_type: str) -> None:
-    """Sends status and headers."""
+async def send_start(
+    send: Send, status: int, headers: Mapping[str, str], content_type: str, *, held: int | None = None
+) -> None:
+    """Sends status and headers. ``held``: the body is the part that the relay holds; it adds the length."""
     raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     message: MutableMapping[str, Any] = {
         "type": "http.response.start",
         "status": status,
         "headers": [(b"content-type", content_type.encode("latin-1")), *raw],
     }
-    await send(message)
+    await send(message if held is None else {**message, HELD: held})
 
 
 async def send_body(send: Send, content: bytes, *, is_last: bool) -> None:
     """Sends a part of the body."""
     await send({"type": "http.response.body", "body": content, "more_body": not is_last})
+
+
+async def send_held(send: Send, held: int) -> None:
+    """Sends the part that the relay holds, as the last one."""
+    await send({"type": "http.response.body", "body": b"", "more_body": False, HELD: held})
 
 
 async def send_json(send: Send, status: int, body: Json, headers: Mapping[str, str]) -> None:

@@ -1,40 +1,41 @@
 """The endpoints of model calls, one for each dialect, as ASGI applications.
 
-Order of checks: body size, caller, model name, tools that the provider would run, fields, rates and budgets, a
+Order of checks: caller, body size, model name, tools that the provider would run, fields, rates and budgets, a
 place in service, agents. Every error has the shape of the caller's dialect. If the client leaves, the upstream's
 call is cancelled, also before the first token.
 """
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from upturn.dialects import Dialect, ModelRequest, RequestError, json_object
+from upturn.dialects import Dialect, ModelRequest, RequestError, estimated_tokens, json_object
 from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
 from upturn.gateway.http import (
     JSON_TYPE,
+    RELAY,
     STREAM_TYPE,
-    cancel,
+    Relay,
     code_of,
     headers_of,
     read_body,
     send_body,
+    send_held,
     send_json,
     send_start,
     unavailable,
-    until_departure,
+    while_connected,
 )
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.retries import Answered, RecentAnswers
-from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
+from upturn.loop.online import Arrival, Client, OnlineService
 
 FORWARDED = ("anthropic-version", "anthropic-beta", "openai-beta", "traceparent", "tracestate", "user-agent")
 """Headers that the upstream gets unchanged."""
@@ -63,23 +64,18 @@ class ModelCalls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
-        started = perf_counter()
+        relay: Relay | None = scope.get("extensions", {}).get(RELAY)
+        started = perf_counter() if relay is None else relay.started
         answer = _Answer(send, self._dialect)
         try:
             headers = headers_of(scope)
-            body = await read_body(receive)
             permitted = self._guard.permit(headers, "call")
+            body = await read_body(receive)
             arrival = self._arrival(scope, headers, body, permitted.client, started=started)
-            serving = asyncio.ensure_future(self._serve(arrival, permitted, headers, answer))
-            leaving = asyncio.ensure_future(until_departure(receive))
-            try:
-                await asyncio.wait([serving, leaving], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                leaving.cancel()
-                if not serving.done():
-                    await cancel(serving)
-            if not serving.cancelled():
-                serving.result()
+            if relay is not None:
+                arrival = replace(arrival, sender=relay.sender)
+            serving = self._serve(arrival, permitted, headers, answer)
+            await while_connected(receive, serving, is_over=lambda: answer.is_complete)
         except RequestError as exc:
             self._observer.refused(exc)
             await answer.fail(exc)
@@ -148,9 +144,12 @@ class ModelCalls:
                 observed.started(call)
                 kept = recording.start(call.headers, is_streamed=arrival.request.is_streamed)
                 await answer.start(call.headers, is_streamed=arrival.request.is_streamed)
-                async for content in call.chunks():
-                    kept.add(content)
-                    await answer.send(content)
+                async for chunk in call.chunks():
+                    kept.add(chunk.content)
+                    if chunk.held is None:
+                        await answer.send(chunk.content)
+                    else:
+                        answer.held = chunk.held
                 await answer.end()
                 recording.finish()
 
@@ -163,8 +162,12 @@ class _Answer:
         self._dialect = dialect
         self._is_started = False
         self._is_streamed = False
+        self.is_complete = False
+        """Whether all of it is sent."""
         self._headers: Mapping[str, str] = {}
         self._whole: list[bytes] = []
+        self.held: int | None = None
+        """The part that ends the answer, where a relay has it; see ``Chunk.held``."""
 
     async def start(self, headers: Mapping[str, str], *, is_streamed: bool) -> None:
         """A stream's head is sent at once, that of a whole answer with its content."""
@@ -182,14 +185,20 @@ class _Answer:
 
     async def end(self) -> None:
         """Ends the answer."""
-        if self._is_streamed:
+        if self.held is not None:
+            if not self._is_streamed:
+                self._is_started = True
+                await send_start(self._send, 200, self._headers, JSON_TYPE, held=self.held)
+            await send_held(self._send, self.held)
+        elif self._is_streamed:
             await send_body(self._send, b"", is_last=True)
-            return
-        content = b"".join(self._whole)
-        self._is_started = True
-        headers = {**self._headers, "content-length": str(len(content))}
-        await send_start(self._send, 200, headers, JSON_TYPE)
-        await send_body(self._send, content, is_last=True)
+        else:
+            content = b"".join(self._whole)
+            self._is_started = True
+            headers = {**self._headers, "content-length": str(len(content))}
+            await send_start(self._send, 200, headers, JSON_TYPE)
+            await send_body(self._send, content, is_last=True)
+        self.is_complete = True
 
     async def replay(self, earlier: Answered) -> None:
         """Sends an earlier answer again."""

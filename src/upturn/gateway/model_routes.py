@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from upturn.dialects import Message, ModelRequest, Text, dialect_of
+from upturn.dialects import Message, ModelRequest, Text, dialect_of, estimated_tokens
 from upturn.gateway.access import Guard
 from upturn.gateway.episode_name import family_name
 from upturn.gateway.http import headers_of
 from upturn.gateway.openapi import ERRORS, errors
-from upturn.loop.online import Arrival, Client, OnlineService, estimated_tokens
+from upturn.loop.online import Arrival, Client, OnlineService
 
 
 class ModelEntry(BaseModel):
@@ -57,6 +57,13 @@ def model_routes(service: OnlineService, guard: Guard) -> APIRouter:
         """List the names that ``model`` may have."""
         client_of(request)
         return ModelList(data=[ModelEntry(id=name) for name in service.routes.names()])
+
+    @routes.get("/v1/models/{model:path}", tags=["models"], responses=errors(401, 403, 404))
+    async def model(model: str, request: Request) -> ModelEntry:
+        """Show a name that ``model`` may have."""
+        client_of(request)
+        service.routes.resolve(model)
+        return ModelEntry(id=model)
 
     @routes.post("/v1/messages/count_tokens", tags=["calls"], responses=errors(400, 401, 403, 413))
     async def count_tokens(request: Request, response: Response) -> TokenCount:

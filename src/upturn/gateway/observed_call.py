@@ -125,6 +125,7 @@ class ObservedCall:
                 record.cost_usd,
                 record.first_token_seconds,
                 record.cache_write_tokens,
+                record.hedge,
             )
         for attempt in self._tries[-1:]:
             attempt.end(used, error=error)

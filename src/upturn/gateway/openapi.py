@@ -1,4 +1,4 @@
-"""The gateway's OpenAPI document: errors, and the endpoints of model calls, whose bodies the dialects define.
+"""The OpenAPI document: bodies, errors, and the endpoints of model calls, whose bodies the dialects define.
 
 The framework writes the rest. It documents 422 for bodies that do not fit, where this gateway answers 400.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from upturn.dialects import DIALECTS, Dialect, Json
 from upturn.gateway.episode_name import LONGEST_NAME
@@ -34,6 +34,12 @@ _TITLES = {
     "responses": "Answer a response (OpenAI's Responses form).",
     "messages": "Answer a message (Anthropic's form).",
 }
+
+
+class Wire(BaseModel):
+    """A body of ours; unknown fields are errors, and types are strict: no numbers in strings, no false for 0."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class ErrorDetail(BaseModel):
@@ -68,15 +74,17 @@ def describe_calls(app: FastAPI, names: Callable[[], Sequence[str]]) -> None:
 
     def document() -> dict[str, Any]:
         app.openapi_schema = None  # names may have changed
-        return _with_calls(_without_422(write()), names())
+        return _with_calls(_tidied(write()), names())
 
     app.openapi = document  # type: ignore[method-assign]  # FastAPI's documented way
 
 
-def _without_422(schema: dict[str, Any]) -> dict[str, Any]:
+def _tidied(schema: dict[str, Any]) -> dict[str, Any]:
+    """Returns the framework's document without status 422, with the docstrings of endpoints as their summaries."""
     for path in schema["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
+            operation["summary"] = operation.pop("description").replace("``", "`")
     for name in ("HTTPValidationError", "ValidationError"):
         schema["components"]["schemas"].pop(name, None)
     return schema

@@ -14,9 +14,12 @@ from time import monotonic
 
 from upturn.loop.online import Client
 
+MARK = b"x-stainless-retry-count"
+"""Header of client libraries that mark retries."""
 KEPT_SECONDS = 120.0
 """Client libraries retry within seconds."""
 KEPT_BYTES = 64_000_000
+_NOTHING = -1
 LARGEST_ANSWER = 4_000_000
 """Bytes; a larger answer is not kept."""
 
@@ -34,34 +37,36 @@ class Answered:
 class _Kept:
     """The bytes of an answer, as far as it is kept."""
 
+    largest: int
+    """Bytes; a larger answer is not kept."""
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
 
     def add(self, content: bytes) -> None:
         """Adds a part, unless the answer is too large already."""
         self.size += len(content)
-        if self.size <= LARGEST_ANSWER:
+        if self.size <= self.largest:
             self.parts.append(content)
 
 
 class _Recording:
     """The answer to one request, which a retry may wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, largest: int) -> None:
         self.done: asyncio.Future[Answered | None] = asyncio.get_running_loop().create_future()
         self.since = monotonic()
-        self._kept = _Kept()
+        self._kept = _Kept(largest)
         self._headers: Mapping[str, str] = {}
         self._is_streamed = False
 
     def start(self, headers: Mapping[str, str], *, is_streamed: bool) -> _Kept:
         """Begins a new answer."""
-        self._headers, self._is_streamed, self._kept = dict(headers), is_streamed, _Kept()
+        self._headers, self._is_streamed, self._kept = headers, is_streamed, _Kept(self._kept.largest)
         return self._kept
 
     def finish(self) -> None:
         """The answer is complete."""
-        if self._kept.size <= LARGEST_ANSWER:
+        if self._kept.size <= self._kept.largest:
             self.done.set_result(Answered(self._headers, b"".join(self._kept.parts), self._is_streamed))
 
     @property
@@ -93,21 +98,23 @@ class RecentAnswers:
     @contextmanager
     def recording(self, key: bytes) -> Iterator[_Recording]:
         """Keeps the answer that is made in the block; one that is not complete at its end is dropped."""
-        recording = _Recording()
+        recording = _Recording(LARGEST_ANSWER if key else _NOTHING)
         if not key:
             yield recording
             return
         self._drop_old()
+        self._drop(key)  # the same body again, without a mark
         self._recordings[key] = recording
         try:
             yield recording
         finally:
-            if recording.done.done():
-                self._bytes += recording.size
-            else:
+            is_kept = self._recordings.get(key) is recording
+            if not recording.done.done():
                 recording.done.set_result(None)
-                if self._recordings.get(key) is recording:
+                if is_kept:
                     del self._recordings[key]
+            elif is_kept:
+                self._bytes += recording.size
 
     def _drop_old(self) -> None:
         while self._recordings:
@@ -115,5 +122,9 @@ class RecentAnswers:
             is_old = self._clock() - oldest.since > KEPT_SECONDS or self._bytes > KEPT_BYTES
             if not is_old or not oldest.done.done():
                 return
-            self._bytes -= oldest.size
-            del self._recordings[key]
+            self._drop(key)
+
+    def _drop(self, key: bytes) -> None:
+        recording = self._recordings.pop(key, None)
+        if recording is not None and recording.done.done():
+            self._bytes -= recording.size

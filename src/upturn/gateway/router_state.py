@@ -1,15 +1,18 @@
-"""What the router believes and would do, for people and programs."""
+"""What the router believes and would do, for people and programs, and its endpoint."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from time import time
 from typing import NamedTuple
 
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from sqlalchemy import Engine, func, select
 
 from upturn.arbiter import candidates_of
 from upturn.config import MetricConfig, ObjectiveConfig, PriceConfig, declared_metrics, dump_settings
+from upturn.gateway.access import Guard
+from upturn.gateway.openapi import errors
 from upturn.loop.online import GENERAL, OnlineService
 from upturn.pool import schema
 from upturn.pool.access import current_freeze
@@ -294,3 +297,17 @@ def _decision_counts(engine: Engine, tenant: str) -> dict[tuple[str, str], int]:
     )
     with engine.connect() as connection:
         return {(row[0], row[1]): row[2] for row in connection.execute(query)}
+
+
+def state_routes(service: OnlineService, guard: Guard, *, metrics: Sequence[MetricConfig]) -> APIRouter:
+    """Returns the endpoint; ``metrics``: the configured ones."""
+    routes = APIRouter()
+
+    @routes.get("/v1/router/state", tags=["router"], responses=errors(401, 403, 404))
+    async def state(request: Request, family: str | None = None, route: str = "") -> RouterState:
+        """Explain the router: agents, counts, posteriors, probabilities, and why."""
+        tenant = guard.client(request.scope, "observe").tenant
+        await service.log.settle()
+        return await router_state(service, tenant, Shown(family, route), metrics=metrics)
+
+    return routes

@@ -1,8 +1,6 @@
 """The gateway of a configuration: pool, registry, router, upstreams and the HTTP application, opened together."""
 
-import gc
 import logging
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +13,7 @@ from starlette.types import ASGIApp
 
 from upturn.arbiter import AgentRegistry, Constraints, Learner, Router, RunKey
 from upturn.config import ApiKeys, Config, api_keys
-from upturn.gateway.access import PricedTasks, open_guard, with_origins
+from upturn.gateway.access import BudgetPrices, Guard, PricedTasks, open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
@@ -73,16 +71,11 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
     Raises StoreBusyError if another process writes the pool, and ConfigError for an address that anybody could use.
     """
     keys = api_keys(config, source.environ, source.path)
-    for warning in keys.warnings:
-        _log.warning("%s", warning)
     threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
     upstreams = Upstreams(config, keys, threads=threads)
     with Pool.open(config.pool.path or POOL_PATH, has_journal=True) as pool:
         registry = AgentRegistry()
-        in_service = InService(pool, registry)
-        for agent in config.agents:
-            version = store_agent_version(pool, version_of(agent))
-            in_service.configure(version, max_concurrent=agent.load_cap)
+        in_service = _in_service(config, pool, registry)
         apply_configured_freeze(pool, config.routing)
         policy, metrics = policy_of(config), GatewayMetrics()
         learner = Learner(pool, policy, tenant=ALL_TENANTS, metrics=config.gateway.metrics)
@@ -97,11 +90,11 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         background.texts = texts.learner
         routes = RouteTable(config.gateway, registry)
         telemetry = open_telemetry(config.telemetry)
-        guard = open_guard(config.access, pool, host=host, tenant=config.pool.tenant, on_queue=metrics.show_queue)
+        guard, budgets = _guarded(config, pool, metrics, host=host)
         operators = Operators(pool, guard, background.sync)
         accounts = PricedTasks(pool, guard.limiter, guard.gate, upstreams.price_of)
         tasks = _task_queue(config, keys, router, learner, learn=background.learn, accounts=accounts)
-        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls)
+        reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls, budgets, guard.limiter)
         reloader = Reloader(config, source, reloaded, operators, keys=keys)
 
         async def run() -> None:
@@ -117,8 +110,11 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             learn=background.learn,
             further=_operations(operators, reloader, router, learn=background.learn),
             background=run,
+            keep_days=lambda: reloader.config.gateway.keep_days,
             on_stop=partial(_close, upstreams, texts),
         )
+        for warning in (*keys.warnings, *_waiting(in_service)):
+            _log.warning("%s", warning)
         try:
             app = with_origins(build_app(parts), config.access)
             yield Gateway(app, parts.service, background, guard.gate.needs_key)
@@ -126,17 +122,6 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             background.save()
             if telemetry is not None:
                 telemetry.close()
-
-
-def keep_pauses_short() -> None:
-    """Sets up the interpreter of a process that serves; called once, when everything is loaded.
-
-    The garbage collector no longer visits what is loaded now, which took it 0.1 s a time. The pool's writer waits
-    for the interpreter at most half a millisecond instead of five.
-    """
-    gc.collect()
-    gc.freeze()
-    sys.setswitchinterval(0.0005)
 
 
 def _operations(
@@ -150,6 +135,35 @@ def _operations(
         router_routes(operators, agents.config, learn),
         admin_routes(operators, reloader),
     )
+
+
+def _in_service(config: Config, pool: Pool, registry: AgentRegistry) -> InService:
+    """Returns the configured agents, whose versions are stored now."""
+    in_service = InService(pool, registry)
+    for agent in config.agents:
+        version = store_agent_version(pool, version_of(agent))
+        in_service.configure(version, max_concurrent=agent.load_cap)
+    return in_service
+
+
+def _waiting(in_service: InService) -> Iterator[str]:
+    for release in in_service.stranded_releases():
+        yield f"release {release.id} waits: agent {release.agent!r} is not configured"
+
+
+def _guarded(config: Config, pool: Pool, metrics: GatewayMetrics, *, host: str) -> tuple[Guard, BudgetPrices]:
+    """Returns the checks of requests, and what warns of budgets without prices."""
+    budgets = BudgetPrices(config, partial(_log.warning, "%s"))
+    guard = open_guard(
+        config.access,
+        pool,
+        host=host,
+        tenant=config.pool.tenant,
+        on_queue=metrics.show_queue,
+        on_keys=budgets.follow_keys,
+    )
+    budgets.follow_config(config)
+    return guard, budgets
 
 
 def _router(config: Config, registry: AgentRegistry, learner: Learner) -> Router:

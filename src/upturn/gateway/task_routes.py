@@ -1,19 +1,18 @@
 """The endpoints for whole tasks: submit, get, list, cancel."""
 
-from typing import Annotated, Literal
+import asyncio
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field, JsonValue
 
 from upturn.dialects import RequestError
 from upturn.gateway.access import Guard
 from upturn.gateway.http import headers_of
-from upturn.gateway.openapi import errors
-from upturn.gateway.resources import Wire
+from upturn.gateway.openapi import Wire, errors
 from upturn.loop.online import Client, TaskQueue, new_task_id
-from upturn.pool import Experience
-from upturn.pool.calls import Submission
-from upturn.records import Task
+from upturn.pool.calls import Submission, SubmissionState
+from upturn.records import Task, Turn
 
 
 class TaskBody(Wire):
@@ -35,17 +34,25 @@ class TurnEntry(BaseModel):
 
     observation: str
     text: str
+    input_tokens: int | None = None
+    """Read by the agent's calls of models in this turn; None = there is none, or a local model answered it."""
+    output_tokens: int | None = None
 
 
-class TaskEntry(BaseModel):
-    """A submitted task."""
+class TaskSummary(BaseModel):
+    """A submitted task and how far it is."""
 
     id: str
-    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    state: SubmissionState
     reason: str
     """Why it failed or was cancelled."""
     instruction: str
     family: str
+
+
+class TaskEntry(TaskSummary):
+    """A submitted task with its result."""
+
     agent_version: str | None = None
     """None = no agent has done it."""
     outcome: str | None = None
@@ -55,14 +62,22 @@ class TaskEntry(BaseModel):
     verdict: Literal["success", "failure", "missing"] | None = None
     """None = not evaluated."""
     score: float | None = None
+    input_tokens: int | None = None
+    """Read by all model calls, cached ones included; None = it has not run, or the tokens are unknown."""
+    cached_input_tokens: int | None = None
+    output_tokens: int | None = None
+    is_usage_estimated: bool = False
+    """True = a model's server did not report all tokens."""
+    cost_usd: float | None = None
+    """At the prices of now; None = it has not run, its agent has no price, or the tokens are unknown."""
     turns: list[TurnEntry] | None = None
-    """None in lists, and before the task has run."""
+    """None = it has not run."""
 
 
 class TaskList(BaseModel):
-    """Submitted tasks, the oldest first."""
+    """Your latest tasks, the latest first."""
 
-    data: list[TaskEntry]
+    data: list[TaskSummary]
 
 
 def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
@@ -98,47 +113,70 @@ def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
             context=body.context,
             episode=None if body.episode is None else client.episode_id(body.episode),
         )
-        return _entry(await tasks.submit(task, client))
+        return _with_result(tasks, await tasks.submit(task, client))
 
-    @routes.get("/v1/tasks", responses=errors(401, 403, 404))
-    async def listing(request: Request) -> TaskList:
-        """List your tasks."""
-        return TaskList(data=[_entry(submission) for submission in open_queue().submitted(client_of(request))])
+    @routes.get("/v1/tasks", responses=errors(400, 401, 403, 404))
+    async def listing(
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        state: SubmissionState | None = None,
+    ) -> TaskList:
+        """List your latest tasks, without their results."""
+        client, states = client_of(request), () if state is None else (state,)
+        submitted = await asyncio.to_thread(open_queue().submitted, client, limit=limit, states=states)
+        return TaskList(data=[TaskSummary(**_summary(submission)) for submission in submitted])
 
     @routes.post("/v1/tasks/{task:path}/cancel", responses=errors(401, 403, 404))
     async def cancel(task: str, request: Request) -> TaskEntry:
         """Cancel a task that is still queued; one that runs or has run is not changed."""
-        return _entry(await open_queue().cancel(task, client_of(request)))
+        tasks = open_queue()
+        return _with_result(tasks, await tasks.cancel(task, client_of(request)))
 
     @routes.get("/v1/tasks/{task:path}", responses=errors(401, 403, 404))
     async def get(task: str, request: Request) -> TaskEntry:
         """Show a task with its result."""
         tasks = open_queue()
-        submission = tasks.find(task, client_of(request))
-        return _with_result(_entry(submission), tasks.experience(submission))
+        return _with_result(tasks, tasks.find(task, client_of(request)))
 
     return routes
 
 
-def _entry(submission: Submission) -> TaskEntry:
+def _summary(submission: Submission) -> dict[str, Any]:
     task = submission.task
-    return TaskEntry(
-        id=task.id,
-        state=submission.state,
-        reason=submission.reason,
-        instruction=task.instruction,
-        family=task.family,
-    )
+    return {
+        "id": task.id,
+        "state": submission.state,
+        "reason": submission.reason,
+        "instruction": task.instruction,
+        "family": task.family,
+    }
 
 
-def _with_result(entry: TaskEntry, experience: Experience | None) -> TaskEntry:
-    """Adds what an agent did; None = it has not run."""
+def _with_result(queue: TaskQueue, submission: Submission) -> TaskEntry:
+    """Returns the task with what an agent did, if it has run."""
+    entry, experience = TaskEntry(**_summary(submission)), queue.experience(submission)
     if experience is None:
         return entry
     trajectory, evaluation = experience.trajectory, experience.evaluation
     entry.agent_version = trajectory.agent_version
     entry.outcome, entry.error = trajectory.outcome, trajectory.error
-    entry.turns = [TurnEntry(observation=turn.observation.text, text=turn.text) for turn in trajectory.turns]
+    entry.turns = [_turn(turn) for turn in trajectory.turns]
+    entry.cost_usd = queue.cost_usd(submission)
+    used = trajectory.usage
+    if used.prompt_tokens or used.written_tokens:
+        entry.input_tokens, entry.output_tokens = used.prompt_tokens, used.written_tokens
+        entry.cached_input_tokens = min(trajectory.cached_tokens, used.prompt_tokens)
+        entry.is_usage_estimated = trajectory.is_usage_estimated
     if evaluation is not None:
         entry.verdict, entry.score = evaluation.verdict, evaluation.score
     return entry
+
+
+def _turn(turn: Turn) -> TurnEntry:
+    used = turn.usage
+    return TurnEntry(
+        observation=turn.observation.text,
+        text=turn.text,
+        input_tokens=None if used is None else used.prompt_tokens,
+        output_tokens=None if used is None else used.written_tokens,
+    )

@@ -8,9 +8,8 @@ from threading import Lock
 
 from upturn.agents import AgentFunction, load_function, precision, sampling, temperature, template_options
 from upturn.config import AgentConfig, ApiKeys, Config, PriceConfig, UpstreamConfig
-from upturn.dialects import ModelAnswer, ModelRequest, ToolCall
+from upturn.dialects import ModelAnswer, ModelRequest, ToolCall, message_text
 from upturn.errors import ModelError
-from upturn.loop.online import message_text
 from upturn.models import LocalModel, Model, Precision, load_local
 from upturn.models.upstreams import (
     Answering,

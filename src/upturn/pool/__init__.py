@@ -16,7 +16,7 @@ from upturn.pool.preference import THUMBS, correction_pairs, deployment_pairs, t
 from upturn.pool.quality import inspect, missing_reward
 from upturn.pool.reader import Experience, Selected, States, current_state
 from upturn.pool.readiness import readiness
-from upturn.pool.row import PoolRecord
+from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics
@@ -34,6 +34,7 @@ __all__ = [
     "Pool",
     "PoolRecord",
     "PoolSink",
+    "ReadyRow",
     "RolloutKey",
     "Scope",
     "Selected",
@@ -55,6 +56,7 @@ __all__ = [
     "ledger_problems",
     "missing_reward",
     "readiness",
+    "ready_row",
     "statistics",
     "take_snapshot",
     "take_snapshot_of",

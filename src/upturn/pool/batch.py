@@ -17,7 +17,7 @@ from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.chain import extend_chain
 from upturn.pool.database import data_version, insert_new
-from upturn.pool.row import KINDS, PoolRecord, Values, row_of
+from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row, row_of
 from upturn.records import Evaluation, Trajectory, from_fields
 
 ItemT = TypeVar("ItemT")
@@ -84,7 +84,9 @@ class PreparedBatch:
     imported: Imported | None
 
 
-def prepare(records: Sequence[PoolRecord], rollout: RolloutKey | None, imported: Imported | None) -> PreparedBatch:
+def prepare(
+    records: Sequence[PoolRecord | ReadyRow], rollout: RolloutKey | None, imported: Imported | None
+) -> PreparedBatch:
     """Returns the records as rows.
 
     Raises RecordError for values that cannot be read back, and StoreConflictError for a rollout whose trajectories
@@ -92,12 +94,13 @@ def prepare(records: Sequence[PoolRecord], rollout: RolloutKey | None, imported:
     """
     rows: dict[Table, list[Values]] = {kind.table: [] for kind in KINDS.values()}
     for record in records:
-        rows[KINDS[type(record)].table].append(row_of(record))
+        row = record if isinstance(record, ReadyRow) else ready_row(record)
+        rows[row.table].append(row.values)
     ids = [] if rollout is None else _rollout_ids(records, rollout)
     return PreparedBatch({table: group for table, group in rows.items() if group}, rollout, ids, imported)
 
 
-def _rollout_ids(records: Sequence[PoolRecord], rollout: RolloutKey) -> list[tuple[str, str]]:
+def _rollout_ids(records: Sequence[PoolRecord | ReadyRow], rollout: RolloutKey) -> list[tuple[str, str]]:
     trajectories = [record.id for record in records if isinstance(record, Trajectory)]
     evaluations = [record for record in records if isinstance(record, Evaluation)]
     if trajectories != [evaluation.trajectory_id for evaluation in evaluations]:

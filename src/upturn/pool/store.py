@@ -24,7 +24,7 @@ from upturn.pool.commit import GroupCommitter
 from upturn.pool.database import bring_to_head, check_head, checkpoint, is_at_head, reading_engine, writing_engine
 from upturn.pool.journal import JOURNAL_ENDINGS, Journal, journal_of, read_journal
 from upturn.pool.reader import PoolReader, States, StateT
-from upturn.pool.row import PoolRecord
+from upturn.pool.row import PoolRecord, ReadyRow
 from upturn.records import Evaluation, Task, Trajectory
 
 ResultT = TypeVar("ResultT")
@@ -118,7 +118,7 @@ class Pool(PoolReader):
         if path.is_dir():
             raise StoreError(f"the pool {str(path)!r} is a folder; name a file in it, such as {path / 'upturn.db'}")
         if (read_only or beside) and not path.exists():
-            raise StoreError(f"no pool at {str(path)!r}; create one with `upturn ingest` or `upturn demo`")
+            raise StoreError(f"no pool at {str(path)!r}; `upturn up`, `upturn ingest` and `upturn demo` create one")
         write_access = None if read_only else _WriteAccess(path, clock, beside=beside, has_journal=has_journal)
         engine = reading_engine(path)
         try:
@@ -159,7 +159,10 @@ class Pool(PoolReader):
         return self.submit(*records, rollout=rollout, imported=imported).result()
 
     def submit(
-        self, *records: PoolRecord, rollout: RolloutKey | None = None, imported: Imported | None = None
+        self,
+        *records: PoolRecord | ReadyRow,
+        rollout: RolloutKey | None = None,
+        imported: Imported | None = None,
     ) -> Future[int]:
         """Returns a future with the result of ``append``, done once the records are durable; does not wait.
 
@@ -167,8 +170,8 @@ class Pool(PoolReader):
         """
         return self._access().submit(prepare(records, rollout, imported))
 
-    def submit_soon(self, *records: PoolRecord) -> Future[Any]:
-        """Returns a future that is done once the records are durable; reads see them at most some 20 ms later.
+    def submit_soon(self, *records: PoolRecord | ReadyRow) -> Future[Any]:
+        """Returns a future that is done once the records are durable; reads see them at most some 0.1 s later.
 
         With a journal, this takes a third of the time of ``submit``; without one it is the same. For records whose
         ids are new, and no trajectories. Errors of the records themselves are raised here; the future's error is a
@@ -249,7 +252,7 @@ class WriterLock:
             os.close(self._descriptor)
             raise StoreBusyError(
                 f"the pool {str(pool_path)!r} is being written by process {holder}; "
-                "wait until it ends, stop it, or open the pool read-only"
+                "wait until it ends, stop it, name another pool, or open this one read-only"
             ) from exc
         with suppress(OSError):  # the process id is only informative; writes report a full disk
             os.ftruncate(self._descriptor, 0)

@@ -45,8 +45,8 @@ from upturn.records.task import EPISODE_TASK, MODEL_CALL, Split, Task
 from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
-    CacheTokens,
     Group,
+    ModelUsage,
     Observation,
     Origin,
     Outcome,
@@ -69,7 +69,6 @@ __all__ = [
     "Alternative",
     "ApiKey",
     "Arm",
-    "CacheTokens",
     "Call",
     "CallContent",
     "CallStatus",
@@ -85,6 +84,7 @@ __all__ = [
     "Group",
     "HedgeAnswer",
     "JsonValue",
+    "ModelUsage",
     "Observation",
     "Origin",
     "Outcome",

@@ -46,6 +46,33 @@ class Observation:
 
 
 @record
+class ModelUsage:
+    """Tokens of model calls outside of a rollout's own model: of endpoints, programs, and calls of clients."""
+
+    prompt_tokens: int = 0
+    written_tokens: int = 0
+    cached_tokens: int = 0
+    """Of ``prompt_tokens``: read from the cache of the model's server, as far as it reports them."""
+    cache_write_tokens: int = 0
+    """Of ``prompt_tokens``: written to that cache."""
+    cache_write_1h_tokens: int = 0
+    """Of ``cache_write_tokens``: kept for an hour."""
+    is_estimated: bool = False
+    """True = a server has not reported the tokens of a call, and they are estimated by length."""
+
+    def plus(self, other: "ModelUsage") -> "ModelUsage":
+        """Returns the sums."""
+        return ModelUsage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.written_tokens + other.written_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
+            self.is_estimated or other.is_estimated,
+        )
+
+
+@record
 class Turn:
     """One observation and the agent's action on it."""
 
@@ -74,6 +101,9 @@ class Turn:
     """JSON that only the agent reads, in the first turn of a message. Of an endpoint: the message as the server
     sent it, which later calls repeat with its ids, thoughts and signatures; empty = it is written from text and
     action. Of a program: its model calls (``CapturedCalls``); empty = it made none."""
+    usage: ModelUsage | None = None
+    """Of an endpoint, a program or a client's calls: what the model calls used, in the first turn of a message.
+    None = there was no such call, or its tokens are unknown."""
 
 
 @record
@@ -118,22 +148,6 @@ class Usage:
 
 
 @record
-class CacheTokens:
-    """Tokens of prompts and the cache of a model's server, as far as it reports them."""
-
-    read: int = 0
-    """From the cache."""
-    write: int = 0
-    """To the cache."""
-    write_1h: int = 0
-    """Of ``write``: kept for an hour."""
-
-    def plus(self, other: "CacheTokens") -> "CacheTokens":
-        """Returns the sums."""
-        return CacheTokens(self.read + other.read, self.write + other.write, self.write_1h + other.write_1h)
-
-
-@record
 class Trajectory:
     """One agent version's work on one task."""
 
@@ -171,6 +185,8 @@ class Trajectory:
     """Of ``usage.prompt_tokens``: written to that cache."""
     cache_write_1h_tokens: int = 0
     """Of ``cache_write_tokens``: kept for an hour."""
+    is_usage_estimated: bool = False
+    """True = a model's server has not reported all tokens, and ``usage`` is partly estimated by length."""
 
     @property
     def model_versions(self) -> tuple[str, ...]:

@@ -124,6 +124,21 @@ def test_budgets_end_with_the_utc_day_and_month() -> None:
     assert error.retry_after_seconds == 30 * 86_400
 
 
+def test_a_limit_that_comes_later_counts_what_was_spent_before() -> None:
+    limiter, caller = Limiter(AccessConfig(), timer=FakeTime(), clock=FakeTime(NOON)), key()
+    in_flight = limiter.admit(caller, cost_usd=0.25)
+    limiter.admit(caller).settle(tokens=0, cost_usd=1.0)
+    tenant = TenantConfig(name="acme", usd_per_day=1.5, requests_per_minute=1)
+    limiter.configure(AccessConfig(key_limits=LimitSettings(usd_per_day=9.0), tenants=(tenant,)))
+    assert "has spent 1 of 1.5 USD" in str(refusal(limiter, caller, cost_usd=0.5))
+    in_flight.settle(tokens=0, cost_usd=0.5)
+    error = refusal(limiter, caller)
+    assert str(error).startswith("the tenant 'acme' has spent 1.5 of 1.5 USD of this day (UTC)")
+    limiter.configure(AccessConfig())
+    for _ in range(3):
+        limiter.admit(caller)
+
+
 def test_calls_in_flight_reserve_their_estimates() -> None:
     limiter, caller = Limiter(AccessConfig(), timer=FakeTime(), clock=FakeTime(NOON)), key(day=1.0)
     first = limiter.admit(caller, cost_usd=0.5)

@@ -89,6 +89,18 @@ def test_tasks_use_up_the_budget_of_their_tenant_also_after_a_restart(pool: Pool
         assert current.refusal("other", "") == ""
 
 
+def test_a_task_has_the_cost_that_it_is_charged(pool: Pool) -> None:
+    accounts = accounts_of(pool)
+    executed(pool, "a")
+    executed(pool, "free", version="unpriced@1")
+    submit_task(pool, Task("queued", "do", "desk", "office", tenant="shop"), "")
+    submit_task(pool, Task("silent", "do", "desk", "office", tenant="shop"), "")
+    pool.append(Trajectory("run-silent", "silent", "dear@1", (), Observation(""), "finished", "rendered"))
+    assert accounts.cost_usd("a", "shop") == pytest.approx(1.0)
+    assert [accounts.cost_usd(name, "shop") for name in ("free", "queued", "silent")] == [None, None, None]
+    assert accounts.cost_usd("a", "other") is None
+
+
 def test_tasks_use_up_the_budget_of_their_key(pool: Pool) -> None:
     made = make_key()
     with KeyStore(pool.path) as store:

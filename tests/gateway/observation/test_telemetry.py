@@ -23,7 +23,7 @@ needs_sdk = pytest.mark.skipif(not HAS_SDK, reason="the extra otel is not instal
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 INCOMING = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "shop=1", "authorization": "Bearer up-1"}
 ROUTED = Routed("d1", "small", "small@3", 0.25, "thompson", "s9", "default", "e1", "mail")
-USED = Used("d1", "gpt-x", "stop", 100, 60, 20, 0.5, 0.25, 15)
+USED = Used("d1", "gpt-x", "stop", 100, 60, 20, 0.5, 0.25, 15, "second")
 
 
 class Recorder:
@@ -81,6 +81,7 @@ def test_a_call_has_the_names_of_the_convention(recorder: Recorder) -> None:
         "upturn.decision.policy": "thompson",
         "upturn.decision.policy_snapshot": "s9",
         "upturn.cost_usd": 0.5,
+        "upturn.hedge": "second",
     }
 
 

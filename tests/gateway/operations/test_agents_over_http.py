@@ -46,6 +46,8 @@ async def test_a_suspended_agent_gets_no_calls_until_it_serves_again(config: Con
         body = {"model": "clerk", "messages": [{"role": "user", "content": "do it"}]}
         refused = await desk.client.post("/v1/chat/completions", json=body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_agent")
+        assert refused.headers["retry-after"] == "5"
+        assert WHY["why"] not in refused.text, "what operators write about agents is not for clients"
         limits = {"is_suspended": False, "max_concurrent": 3, "environments": ["office"], **WHY}
         changed = await desk.client.patch("/v1/agents/clerk", json=limits)
         assert (changed.json()["load_cap"], changed.json()["limits"]["environments"]) == (3, ["office"])
@@ -88,7 +90,7 @@ async def test_a_version_with_another_prompt_is_stored_and_recorded(tmp_path: Pa
     [
         ("GET", "/v1/agents/nobody", None, 404, "unknown agent 'nobody'; in service: clerk, helper"),
         ("PATCH", "/v1/agents/nobody", {"is_suspended": True, **WHY}, 404, "unknown agent 'nobody'"),
-        ("PATCH", "/v1/agents/clerk", WHY, 409, "at least one of capabilities"),
+        ("PATCH", "/v1/agents/clerk", WHY, 409, "at least one of environments"),
         ("PATCH", "/v1/agents/clerk", {"max_concurrent": 0, **WHY}, 400, "max_concurrent"),
         ("PATCH", "/v1/agents/clerk", {"is_suspended": True}, 400, "why"),
         (

@@ -187,6 +187,73 @@ async def test_a_key_in_a_file_is_read_again_and_never_shown(
     assert "can be read by every user" in caplog.text
 
 
+async def test_budgets_without_a_price_are_warned_of_at_the_start_and_at_a_reload(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Pool.open(tmp_path / "pool.db") as pool:
+        admin = add_key(pool, "shop", "admin", usd_per_day=5.0)
+    async with served(tmp_path) as server:
+        assert "do not count the calls and tasks of 'clerk', 'helper'" in caplog.text
+        priced = "[prices.ours]\ninput = 1\noutput = 2\n"
+        server.write(BASE, 'price = "ours"\n', HELPER, priced)
+        reloaded = (await server.desk.client.post("/v1/admin/reload", headers=bearer(admin))).json()
+        [warning] = reloaded["warnings"]
+        assert "do not count the calls and tasks of 'helper':" in warning
+        server.write(BASE, 'price = "ours"\n', HELPER, 'price = "ours"\n', priced)
+        again = await server.desk.client.post("/v1/admin/reload", headers=bearer(admin))
+        assert again.json()["warnings"] == []
+
+
+async def test_the_release_of_a_removed_agent_is_held_and_goes_on_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(tmp_path) as server:
+        release = await server.desk.start_release()
+        server.write(HELPER.join([BASE.partition("[[agents]]")[0], ""]))
+        reloaded = (await server.desk.client.post("/v1/admin/reload", json={"why": "the clerk fails"})).json()
+        assert (reloaded["removed"], reloaded["held"]) == (["clerk"], [release])
+        assert reloaded["summary"] == f"agent clerk removed, release {release} held"
+        shown = await server.desk.release(release)
+        assert shown["state"] == "held"
+        assert "agent 'clerk' was removed from the configuration: the clerk fails" in shown["operators"]
+        await server.desk.call("helper")
+        server.write(BASE, HELPER)
+        assert (await server.desk.client.post("/v1/admin/reload")).json()["held"] == []
+        assert (await server.desk.release(release))["state"] == "held"  # until an operator has looked
+        assert (await server.desk.act(release, "resume")).json()["state"] == "canary"
+    file = tmp_path / "upturn.toml"
+    file.write_text(HELPER.join([BASE.partition("[[agents]]")[0], ""]).format(folder=tmp_path), encoding="utf-8")
+    async with live(load_full_config(file, {}), Source(file, {})) as desk:
+        assert f"release {release} waits: agent 'clerk' is not configured" in caplog.text
+        assert (await desk.release(release))["state"] == "canary"
+
+
+async def test_a_decided_release_of_a_removed_agent_stays_decided(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        release = await server.desk.start_release()
+        await server.desk.act(release, "rollback")
+        server.write(HELPER.join([BASE.partition("[[agents]]")[0], ""]))
+        assert (await server.desk.client.post("/v1/admin/reload")).json()["held"] == []
+        assert (await server.desk.release(release))["state"] == "rolled_back"
+
+
+async def test_limits_of_tenants_and_the_retention_apply(tmp_path: Path) -> None:
+    body = {"model": "clerk", "messages": [{"role": "user", "content": "do it"}]}
+    async with served(tmp_path) as server:
+        await server.desk.call("clerk")
+        limited = '[gateway]\nkeep_days = 3.0\n[[access.tenants]]\nname = "default"\nrequests_per_minute = 1\n'
+        server.write(BASE, HELPER, limited)
+        reloaded = (await server.desk.client.post("/v1/admin/reload")).json()
+        assert reloaded["settings"] == ["access.tenants", "gateway.keep_days"]
+        statuses = [
+            (await server.desk.client.post("/v1/chat/completions", json=body)).status_code for _ in range(2)
+        ]
+        assert statuses == [200, 429]
+        server.write(BASE, HELPER)
+        assert (await server.desk.client.post("/v1/admin/reload")).status_code == 200
+        await server.desk.call("clerk")
+
+
 async def test_only_an_administrator_reloads(tmp_path: Path) -> None:
     with Pool.open(tmp_path / "pool.db") as pool:
         keys = [add_key(pool, "shop", role) for role in ("operator", "admin")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.loop.online.online_desk import Desk, open_desk
-from upturn.config import GatewayConfig, RouteConfig
+from upturn.config import GatewayConfig, PriceConfig, RouteConfig
 from upturn.dialects import (
     Conversation,
     Message,
@@ -15,6 +15,7 @@ from upturn.dialects import (
     Reasoning,
     RequestError,
     Text,
+    TokenUsage,
     ToolCall,
     ToolResult,
     dialect_of,
@@ -23,7 +24,7 @@ from upturn.loop.online import Arrival, Client
 from upturn.models.upstreams import UpstreamError
 from upturn.pool import Pool
 from upturn.pool.calls import StoredCall, calls_of_episode
-from upturn.records import Decision, from_fields
+from upturn.records import Decision, ModelUsage, from_fields
 
 CLIENT = Client("default")
 
@@ -38,7 +39,7 @@ def arrival(
 async def serve(desk: Desk, asked: Arrival) -> tuple[bytes, dict[str, str]]:
     """The answer's bytes and the headers."""
     async with desk.service.serve(asked) as call:
-        content = b"".join([part async for part in call.chunks()])
+        content = b"".join([part.content async for part in call.chunks()])
         return content, dict(call.headers)
 
 
@@ -224,6 +225,24 @@ async def test_a_sealed_episode_is_a_trajectory_and_refuses_later_calls(desk: De
             await serve(again, arrival(episode="s"))
         assert caught.value.status == 409
         assert again.service.refused_after_seal == 1
+
+
+async def test_turns_of_a_sealed_episode_have_the_tokens_of_their_calls(desk: Desk) -> None:
+    desk = open_desk(desk.pool, agents=("ann",), prices={"ann@1": PriceConfig(input=1.0, output=1.0)})
+    calls = tuple(ToolCall(name, "look", "{}") for name in ("c1", "c2"))
+    counted = TokenUsage(100, 10, 60, cache_write=30, cache_write_1h=20)
+    desk.upstreams["ann@1"].answer = lambda _: ModelAnswer("", "m", calls, "tool_calls", counted)
+    await serve(desk, arrival(episode="s"))
+    desk.upstreams["ann@1"].answer = lambda _: ModelAnswer("", "m", (Text("x" * 8),), "stop")
+    await serve(desk, arrival(episode="s"))
+    await desk.service.seal("s", CLIENT)
+    [trajectory] = desk.pool.trajectories(tenant="default")
+    estimated = ModelUsage(2, 2, is_estimated=True)  # "hello" and eight letters, at four bytes a token
+    assert [turn.usage for turn in trajectory.turns] == [ModelUsage(100, 10, 60, 30, 20), None, estimated]
+    assert (trajectory.usage.prompt_tokens, trajectory.usage.written_tokens) == (102, 12)
+    cached = (trajectory.cached_tokens, trajectory.cache_write_tokens, trajectory.cache_write_1h_tokens)
+    assert cached == (60, 30, 20)
+    assert trajectory.is_usage_estimated
 
 
 async def test_another_key_cannot_read_or_seal_an_episode(desk: Desk) -> None:

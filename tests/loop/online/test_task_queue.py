@@ -71,6 +71,27 @@ async def test_the_same_task_again_is_the_same_submission_and_runs_once(run: Mod
     assert len(queue.submitted(CLIENT)) == 1
 
 
+async def test_a_task_that_the_environment_cannot_begin_is_refused_and_not_stored(run: ModuleType) -> None:
+    queue = TaskQueue(run.pool, run.service)
+    [task] = run.next_tasks(1)
+    with pytest.raises(
+        RequestError, match="the environment 'desk' cannot begin this task: desk has no family"
+    ) as caught:
+        await queue.submit(replace(task, id="other", family="no-such"), CLIENT)
+    assert (caught.value.status, caught.value.code) == (400, "unfit_task")
+    assert queue.submitted(CLIENT) == []
+
+
+async def test_the_latest_tasks_are_listed_first_and_by_state(run: ModuleType) -> None:
+    queue = TaskQueue(run.pool, run.service)
+    tasks = run.next_tasks(3)
+    for task in tasks:
+        await queue.submit(task, CLIENT)
+    await queue.cancel(tasks[1].id, CLIENT)
+    assert [member.task for member in queue.submitted(CLIENT, limit=2)] == [tasks[2], tasks[1]]
+    assert [member.task for member in queue.submitted(CLIENT, states=("cancelled",))] == [tasks[1]]
+
+
 async def test_an_id_of_another_task_or_client_is_refused(run: ModuleType) -> None:
     queue = TaskQueue(run.pool, run.service)
     [task] = run.next_tasks(1)
@@ -133,6 +154,9 @@ class Purse:
 
     def charge(self, task_ids: Sequence[str]) -> None:
         self.charged += task_ids
+
+    def cost_usd(self, task_id: str, tenant: str) -> float | None:
+        return None
 
 
 async def test_tasks_are_charged_and_not_run_without_means(run: ModuleType) -> None:

@@ -111,6 +111,17 @@ def test_a_local_model_answers_the_same_streamed_and_whole(
     asyncio.run(run())
 
 
+def test_a_temperature_near_zero_is_zero(nano: LocalModel, engine: EngineThread) -> None:
+    async def run() -> None:
+        upstream = local(nano, engine, temperature=1.0)
+        answers = [(await answered(upstream, call_of(temperature=value)))[1].answer for value in (0, 1e-320)]
+        assert answers[0] is not None
+        assert answers[1] is not None
+        assert answers[0].parts == answers[1].parts
+
+    asyncio.run(run())
+
+
 class Slow:
     """A model that writes the tokens of its prompt again, one each time a test allows it."""
 
@@ -266,6 +277,27 @@ def _raises(_request: ModelRequest) -> str:
 def test_a_function_that_fails_is_an_error_for_a_fallback(function: Any, message: str) -> None:
     with pytest.raises(UpstreamError, match=message):
         asyncio.run(answered(FunctionUpstream(function, "f"), call_of(is_streamed=True)))
+
+
+def test_slow_functions_leave_the_threads_of_others_free() -> None:
+    entered, resume = threading.Semaphore(0), threading.Event()
+
+    def slow(_request: ModelRequest) -> str:
+        entered.release()
+        assert resume.wait(timeout=30)
+        return "late"
+
+    async def run() -> list[Any]:
+        upstream = FunctionUpstream(slow, "f")
+        calls = [asyncio.ensure_future(answered(upstream, call_of())) for _ in range(40)]  # more than a loop has
+        have_entered = await asyncio.gather(*(asyncio.to_thread(entered.acquire, timeout=30) for _ in calls))
+        assert all(have_entered), "all functions run at once, and the loop's own threads still serve"
+        resume.set()
+        answers = [outcome.answer for _, outcome in await asyncio.gather(*calls)]
+        await upstream.close()
+        return [answer.parts for answer in answers if answer is not None]
+
+    assert asyncio.run(run()) == [(Text("late"),)] * 40
 
 
 def test_a_function_that_breaks_off_ends_its_stream_with_an_error() -> None:

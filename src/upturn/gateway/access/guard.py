@@ -1,6 +1,6 @@
 """The checks of every request, in this order: caller, permission, rates and budgets, a place in service."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from upturn.gateway.http import headers_of
 from upturn.loop.online import Client
 from upturn.pool import ALL_TENANTS, Pool, schema
 from upturn.pool.access import KeyStore, spending
+from upturn.records import ApiKey
 
 
 class Permitted(NamedTuple):
@@ -67,13 +68,15 @@ def open_guard(
     host: str,
     tenant: str,
     on_queue: Callable[[int, int], None] = lambda _in_flight, _waiting: None,
+    on_keys: Callable[[Collection[ApiKey]], None] = lambda _: None,
 ) -> Guard:
     """Returns the checks of a server at ``host``; ``tenant``: that of callers without a key.
 
-    ``on_queue`` is called with the numbers of calls in service and of waiting ones. Raises ConfigError for an
+    ``on_queue`` is called with the numbers of calls in service and of waiting ones, ``on_keys`` with
+    all API keys at first and after each change. Raises ConfigError for an
     address that other machines reach and that everybody might use.
     """
-    ring = None if access.keys == "off" else KeyRing(KeyStore(pool.path))
+    ring = None if access.keys == "off" else KeyRing(KeyStore(pool.path), on_change=on_keys)
     refuse(access.bind_problem(host, has_keys=ring is not None and ring.has_valid_key))
     gate = Gate(
         ring,

@@ -90,13 +90,20 @@ class KeyRing:
     """
 
     def __init__(
-        self, store: StoredKeys, *, clock: Callable[[], float] = time, timer: Callable[[], float] = monotonic
+        self,
+        store: StoredKeys,
+        *,
+        clock: Callable[[], float] = time,
+        timer: Callable[[], float] = monotonic,
+        on_change: Callable[[Collection[ApiKey]], None] = lambda _: None,
     ) -> None:
-        """``clock`` returns UTC seconds; ``timer`` seconds that never go back."""
+        """``clock`` returns UTC seconds; ``timer`` seconds that never go back. ``on_change`` is called with all
+        keys, at the first check and after each change."""
         self._store = store
         self._clock = clock
         self._timer = timer
         self._version = -1
+        self._on_change = on_change
         self._refreshed_at = float("-inf")
         self._keys: dict[str, ApiKey] = {}
 
@@ -145,6 +152,7 @@ class KeyRing:
         if version != self._version:
             self._keys = {key.id: key for key in self._store.keys(tenant=ALL_TENANTS)}
             self._version = version
+            self._on_change(self._keys.values())
         self._refreshed_at = now
 
 

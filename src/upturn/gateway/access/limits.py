@@ -280,11 +280,18 @@ class Limiter:
         self, access: AccessConfig, *, timer: Callable[[], float] = monotonic, clock: Callable[[], float] = time
     ) -> None:
         """``timer`` returns seconds that never go back, ``clock`` UTC seconds."""
-        self._of_keys = _configured(access.key_limits)
-        self._of_tenants = {tenant.name: _configured(tenant) for tenant in access.tenants}
+        self.configure(access)
         self.requests = Rates("requests", timer)
         self.tokens = Rates("tokens", timer)
         self.budgets = Budgets(clock)
+
+    def configure(self, access: AccessConfig) -> None:
+        """Applies the limits of tenants and keys to later calls; what was used before counts in them.
+
+        A rate that changes begins with a full minute.
+        """
+        self._of_keys = _configured(access.key_limits)
+        self._of_tenants = {tenant.name: _configured(tenant) for tenant in access.tenants}
 
     def admit(self, caller: Caller, *, tokens: int = 0, cost_usd: float = 0.0) -> Usage:
         """Returns the reservation of a call with these estimates; raises RequestError (429) with Retry-After."""

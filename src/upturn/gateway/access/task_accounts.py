@@ -4,7 +4,8 @@ What a task costs is known when it has run. So one wave of tasks may exceed a bu
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import fsum
 
 from upturn.arbiter import cost_usd
 from upturn.config import PriceConfig
@@ -48,6 +49,15 @@ class PricedTasks:
             return str(exc)
         return ""
 
+    def cost_usd(self, task_id: str, tenant: str) -> float | None:
+        """Returns what a task has cost at the prices of now; None = it has not run, its version has no price, or
+        its tokens are unknown."""
+        used = task_usage(self._pool.engine, since=0.0, tenant=tenant, task_ids=[task_id])
+        prices = self._prices()
+        costs = [_cost(task, prices) for task in used]
+        known = [cost for cost in costs if cost is not None]
+        return fsum(known) if known else None
+
     def charge(self, task_ids: Sequence[str]) -> None:
         """Adds what tasks that have run did cost."""
         day, month = self._limiter.budgets.since
@@ -56,11 +66,21 @@ class PricedTasks:
 
     def _spending(self, used: Iterable[TaskUsage], day: float) -> list[Spending]:
         """Returns the costs of tasks by owner; unknown ones, of versions without a price, count as nothing."""
-        prices = {version.id: self._price(version) for version in self._pool.agent_versions()}
+        prices = self._prices()
         sums: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
         for task in used:
-            if (price := prices.get(task.agent_version)) is not None:
-                cost = cost_usd(task_tokens(task), price)
+            if (cost := _cost(task, prices)) is not None:
                 of_day, of_month = sums[task.tenant, task.key]
                 sums[task.tenant, task.key] = [of_day + cost * (task.recorded_at >= day), of_month + cost]
         return [Spending(*owner, *costs) for owner, costs in sums.items()]
+
+    def _prices(self) -> Mapping[str, PriceConfig | None]:
+        return {version.id: self._price(version) for version in self._pool.agent_versions()}
+
+
+def _cost(task: TaskUsage, prices: Mapping[str, PriceConfig | None]) -> float | None:
+    """Returns the cost of a task; None = its version has no price, or its tokens are unknown."""
+    price = prices.get(task.agent_version)
+    if price is None or not (task.read or task.written):
+        return None
+    return cost_usd(task_tokens(task), price)

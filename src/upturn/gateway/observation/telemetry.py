@@ -68,6 +68,8 @@ class Used(NamedTuple):
     cost_usd: float | None = None
     first_token_seconds: float | None = None
     cache_write_tokens: int | None = None
+    hedge: str = ""
+    """Which attempt answered a call that was sent twice; empty = it was sent once."""
 
 
 class GatewayTracer:
@@ -190,6 +192,7 @@ def _end(span: Span, used: Used, status: int | None, error: str) -> None:
         "gen_ai.usage.output_tokens": used.output_tokens,
         "gen_ai.response.time_to_first_chunk": used.first_token_seconds,
         "upturn.cost_usd": used.cost_usd,
+        "upturn.hedge": used.hedge or None,
         "http.response.status_code": status,
         "error.type": error or None,
     }

@@ -35,6 +35,10 @@ class ReloadEntry(BaseModel):
     """Other changed settings."""
     keys: list[str]
     """Agents, and ``gateway.embeddings``, with another API key."""
+    held: list[str]
+    """Ids of releases that are held because their agent is removed."""
+    warnings: list[str]
+    """What is allowed, but probably not meant."""
     summary: str
 
 
@@ -90,5 +94,7 @@ def _entry(changes: ConfigChanges) -> ReloadEntry:
         is_policy_changed=changes.is_policy_changed,
         settings=list(changes.settings),
         keys=list(changes.keys),
+        held=list(changes.held),
+        warnings=list(changes.warnings),
         summary=summary(changes),
     )

@@ -20,10 +20,9 @@ from upturn.deployment import (
     validate_agent_performance,
 )
 from upturn.dialects import RequestError
-from upturn.gateway.openapi import errors
+from upturn.gateway.openapi import Wire, errors
 from upturn.gateway.operations.operator import ActBody, Operators
 from upturn.gateway.operations.release_routes import VersionId
-from upturn.gateway.resources import Wire
 from upturn.pool import Pool
 from upturn.records import AgentVersion
 

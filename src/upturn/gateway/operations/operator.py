@@ -13,7 +13,7 @@ from upturn.dialects import RequestError
 from upturn.errors import ReleaseError, StoreConflictError, UnknownNameError
 from upturn.gateway.access import Caller, Guard, Permission
 from upturn.gateway.http import headers_of
-from upturn.gateway.resources import Wire
+from upturn.gateway.openapi import Wire
 from upturn.pool import Pool
 from upturn.pool.access import record_act
 from upturn.records import AdminAct

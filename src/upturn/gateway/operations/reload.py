@@ -1,7 +1,8 @@
 """Another configuration for a running server: the whole file is checked first, and applied between two calls.
 
 Order of steps: read and check the file; refuse what needs a new start; learn with a new policy, in a thread; then,
-without a pause, agents, upstreams, routes and policy. Up to the last step everything stays as it was.
+without a pause, agents, upstreams, routes and policy. Up to there everything stays as it was. Last, the releases of
+agents that are gone are held, and the act is recorded.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from upturn.arbiter import AgentRegistry, Constraints, Learner, Objective, Route
 from upturn.config import ApiKeys, Config, api_keys
 from upturn.deployment import Override
 from upturn.errors import ConfigError, ReleaseError, UpturnError
+from upturn.gateway.access import BudgetPrices, Limiter
 from upturn.gateway.background import Background
 from upturn.gateway.operations.operator import Operators
 from upturn.gateway.texts import embeddings_upstream
@@ -36,6 +38,8 @@ class Reloaded(NamedTuple):
     routes: RouteTable
     tasks: TaskQueue
     texts: CallTexts
+    budgets: BudgetPrices
+    limiter: Limiter
 
 
 class Source(NamedTuple):
@@ -81,8 +85,12 @@ class Reloader:
             registry = self._parts.router.registry
             routing = await asyncio.to_thread(_trained, self._operators.pool, changes.config, registry)
             self._apply(changes, routing, keys)
+            held = await asyncio.to_thread(self._parts.background.hold_stranded, changes.removed, override)
+            changes = changes._replace(held=held)
             for warning in keys.warnings:
                 _log.warning("%s", warning)
+            of_budgets = self._parts.budgets.follow_config(changes.config)
+            changes = changes._replace(warnings=(*keys.warnings, *filter(None, [of_budgets])))
             await self._operators.record("reload", override, changes.config.config_hash)
             return changes
 
@@ -98,6 +106,7 @@ class Reloader:
         if embedder is not None and server is not None and "gateway.embeddings" in changes.keys:
             embedder.replace(embeddings_upstream(server, keys))
         parts.routes.replace(config.gateway)
+        parts.limiter.configure(config.access)
         parts.texts.families = FamilyGuess(config.gateway.families, parts.texts.families.clusters)
         parts.router.objective = routing.objective
         parts.router.constraints = Constraints(config.agents, config.access.tenants)
@@ -130,6 +139,7 @@ def summary(changes: ConfigChanges) -> str:
         *(["routing"] if changes.is_policy_changed else []),
         *changes.settings,
         *(f"API key of {name}" for name in changes.keys),
+        *(f"release {release} held" for release in changes.held),
     ]
     return ", ".join(parts) or "nothing has changed"
 

@@ -39,6 +39,10 @@ class TaskAccounts(Protocol):
     def charge(self, task_ids: Sequence[str], /) -> None:
         """Adds what tasks that have run did cost."""
 
+    def cost_usd(self, task_id: str, tenant: str, /) -> float | None:
+        """Returns what a task has cost at the prices of now; None = it has not run, its version has no price, or
+        its tokens are unknown."""
+
 
 class Unlimited:
     """The account of calls that nobody counts."""

@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from upturn.arbiter import TEXT_FEATURES
-from upturn.dialects import Image, Message, ModelRequest, Text, Toolbox, ToolResult
-from upturn.records import MODEL_CALL, JsonValue, Task, fields_json
+from upturn.dialects import Image, ModelRequest, estimated_tokens, message_text
+from upturn.records import MODEL_CALL, JsonValue, Task
 
 GENERAL = "general"
 """The family of calls that name none and match no rule."""
-BYTES_A_TOKEN = 4
-"""English text has about four bytes a token; for estimates."""
 _LONGEST_INSTRUCTION = 4_000
 """Characters of the last user message that are used as features of a call."""
 
@@ -60,25 +58,6 @@ def last_instruction(request: ModelRequest) -> str:
         if message.role == "user":
             return message_text(message)[:_LONGEST_INSTRUCTION]
     return ""
-
-
-def message_text(message: Message) -> str:
-    """Returns the text of a message, also of results in it."""
-    texts: list[str] = []
-    for part in message.parts:
-        if isinstance(part, Text):
-            texts.append(part.text)
-        elif isinstance(part, ToolResult):
-            texts += [member.text for member in part.parts if isinstance(member, Text)]
-    return "\n".join(texts)
-
-
-def estimated_tokens(request: ModelRequest) -> int:
-    """Returns about how many tokens the conversation and its tools have."""
-    size = sum(len(message_text(message).encode(errors="replace")) for message in request.messages)
-    if request.tools:
-        size += len(fields_json(Toolbox(request.tools)))
-    return -(-size // BYTES_A_TOKEN)
 
 
 def _context(request: ModelRequest, route: str, *, is_guess: bool) -> Mapping[str, JsonValue]:

@@ -5,7 +5,7 @@ value of a metric for the same subject is stored and reported as contradicting: 
 Order of checks: metric, value, comment, subject, its level.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
@@ -68,17 +68,28 @@ class _Subject(NamedTuple):
 
 
 async def accept_feedback(
-    pool: Pool, log: CallLog, opinion: Opinion, client: Client, *, metrics: Sequence[MetricConfig] = ()
+    pool: Pool,
+    log: CallLog,
+    opinion: Opinion,
+    client: Client,
+    *,
+    metrics: Sequence[MetricConfig] = (),
+    is_answering: Callable[[str, str], bool] = lambda _tenant, _decision: False,
 ) -> Receipt:
-    """Returns what became of the value once it is durable. ``metrics``: the configured ones.
+    """Returns what became of the value once it is durable.
 
-    Raises RequestError for an unknown metric, a value outside of its range and a subject of another level (400), a
-    subject that the tenant does not have (404), and an id that is stored with another value (409).
+    ``metrics``: the configured ones. ``is_answering``: whether a tenant's decision is of a call that is not stored
+    yet. Raises RequestError for an unknown metric, a value outside of its range and a subject of another level
+    (400), a subject that the tenant does not have (404), one whose answer has not ended, and an id that is stored
+    with another value (409).
     """
     metric = _metric(opinion.metric, declared_metrics(metrics))
     _check(opinion, metric)
     await log.settle()  # the value may be for a call that has just ended
     subject = _find_subject(pool.engine, opinion, client)
+    if subject is None:
+        is_early = opinion.subject_kind == "decision" and is_answering(client.tenant, opinion.subject_id)
+        raise _too_early(opinion) if is_early else _unknown(opinion)
     subject = _at_level(pool.engine, subject, metric)
     key = (opinion.id,) if opinion.id else (*subject, metric.name, repr(float(opinion.value)))
     digest = blake2b("\0".join((client.tenant, *key)).encode(errors="surrogatepass"), digest_size=16).hexdigest()
@@ -134,8 +145,8 @@ def _check(opinion: Opinion, metric: MetricConfig) -> None:
         )
 
 
-def _find_subject(engine: Engine, opinion: Opinion, client: Client) -> _Subject:
-    """Returns the stored subject; raises RequestError (404) if the tenant has none."""
+def _find_subject(engine: Engine, opinion: Opinion, client: Client) -> _Subject | None:
+    """Returns the stored subject; None = the tenant has none."""
     table, column = _TABLES[opinion.subject_kind]
     ids = [opinion.subject_id]
     if opinion.subject_kind == "episode":
@@ -145,7 +156,21 @@ def _find_subject(engine: Engine, opinion: Opinion, client: Client) -> _Subject:
             query = select(column).where(column == subject, table.c.tenant == client.tenant).limit(1)
             if connection.execute(query).first() is not None:
                 return _Subject(opinion.subject_kind, subject)
-    raise RequestError(
+    return None
+
+
+def _too_early(opinion: Opinion) -> RequestError:
+    return RequestError(
+        f"the answer of decision {opinion.subject_id!r} has not ended; give its value when it has",
+        status=409,
+        code="answer_not_ended",
+        field="decision_id",
+        retry_after_seconds=1,
+    )
+
+
+def _unknown(opinion: Opinion) -> RequestError:
+    return RequestError(
         f"no {opinion.subject_kind} {opinion.subject_id!r}; {_WHERE[opinion.subject_kind]}",
         status=404,
         code=f"unknown_{opinion.subject_kind}",

@@ -34,20 +34,18 @@ def answered_digest(last: str, answer: Sequence[Part]) -> str:
 
 
 def _extended(head: bytes, message: Message) -> bytes:
-    hasher = blake2b(head, digest_size=_SIZE)
-    for part in _message(message):
-        hasher.update(len(part).to_bytes(8, "big"))
-        hasher.update(part)
-    return hasher.digest()
-
-
-def _message(message: Message) -> Iterator[bytes]:
-    yield message.role.encode()
-    text = "".join(part.text for part in message.parts if isinstance(part, Text))
-    yield text.strip().encode(errors="surrogatepass")
+    texts: list[str] = []
+    parts: list[bytes] = []
     for part in message.parts:
-        if not isinstance(part, Text | Reasoning):
-            yield from _part(part)
+        if isinstance(part, Text):
+            texts.append(part.text)
+        elif not isinstance(part, Reasoning):
+            parts += _part(part)
+    text = "".join(texts).strip().encode(errors="surrogatepass")
+    pieces = [head]
+    for piece in (message.role.encode(), text, *parts):
+        pieces += (len(piece).to_bytes(8, "big"), piece)
+    return blake2b(b"".join(pieces), digest_size=_SIZE).digest()
 
 
 def _part(part: Part) -> Iterator[bytes]:

@@ -47,7 +47,8 @@ def sealed_trajectory(engine: Engine, episode: str, tenant: str) -> str | None:
 async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpisode:
     """Returns the sealed episode once its trajectory is durable; sealing it again changes nothing.
 
-    Raises RequestError for an unknown episode (404), and for one whose contents are deleted (409).
+    No call of it may begin meanwhile. Raises RequestError for an unknown episode (404), and for one whose contents
+    are deleted (409).
     """
     await log.settle()  # calls that are being stored belong to it
     episode = read_episode(pool.engine, name, client)
@@ -56,7 +57,7 @@ async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpi
     calls = [RecordedCall(stored.call, stored.content) for stored in episode.calls if stored.content is not None]
     if len(calls) < len(episode.calls):
         raise RequestError(
-            f"the contents of episode {name!r} are deleted (gateway.keep_days); seal episodes earlier",
+            f"the contents of episode {episode.id!r} are deleted (gateway.keep_days); seal episodes earlier",
             status=409,
             code="contents_deleted",
         )

@@ -6,19 +6,22 @@ byte of an answer has a call that survives a crash. Calls that fail, or whose cl
 Everything runs in one event loop; only the pool's writer is another thread.
 """
 
+import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from time import perf_counter
 
 from upturn.arbiter import Router
 from upturn.config import PriceConfig
-from upturn.dialects import Conversation, Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage, Toolbox
-from upturn.errors import RoutingError
+from upturn.dialects import ModelAnswer, RequestError, TokenUsage
+from upturn.errors import RecordError
 from upturn.loop.online.account import UNLIMITED, Account, Left
+from upturn.loop.online.arrival import Arrival, Decided
 from upturn.loop.online.call_log import CallLog
+from upturn.loop.online.call_rows import CallRows, call_rows
 from upturn.loop.online.call_task import Place, call_task, last_instruction
 from upturn.loop.online.call_usage import call_usage
 from upturn.loop.online.episode import (
@@ -30,61 +33,26 @@ from upturn.loop.online.episode import (
     has_signed_thought,
 )
 from upturn.loop.online.family import CallFacts
+from upturn.loop.online.refusal import busy, refusals
 from upturn.loop.online.routes import NAMED, RouteTable, Target, named_decision
-from upturn.loop.online.sealing import StoredEpisode, seal, sealed_trajectory
+from upturn.loop.online.sealing import StoredEpisode, read_episode, seal, sealed_trajectory
 from upturn.loop.online.text_features import CallTexts, TextFeatures
-from upturn.models.upstreams import CallOutcome, Exchange, Hedge, Upstream, UpstreamCall, UpstreamError
-from upturn.pool import Pool
-from upturn.pool.calls import episode_decision, latest_prefix
-from upturn.records import (
-    Call,
-    CallContent,
-    CallStatus,
-    Decision,
-    Task,
-    fields_json,
+from upturn.models.upstreams import (
+    CallOutcome,
+    Chunk,
+    Exchange,
+    Hedge,
+    Upstream,
+    UpstreamCall,
+    UpstreamError,
 )
+from upturn.pool import Pool, ReadyRow
+from upturn.pool.calls import episode_decision, latest_prefix
+from upturn.records import Call, CallContent, CallStatus, Decision, fields_json
 
 _NO_TEXTS = CallTexts()
 MAX_EPISODES = 10_000
 """Maximum number of sealed episodes in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One call of a client."""
-
-    dialect: Dialect
-    body: bytes
-    request: ModelRequest
-    client: Client
-    headers: Mapping[str, str]
-    """Headers to forward, in lower case; no keys."""
-    episode: str | None = None
-    """The client's name of the episode; None = it names none."""
-    sub_agent: str = ""
-    """The client's name of a sub-agent; empty = the main agent."""
-    family: str = ""
-    """The client's family of the task; empty = it names none."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Headers that rules for families look at, in lower case; they are not forwarded."""
-    changes: tuple[str, ...] = ()
-    """What was taken out of the request."""
-    started: float = 0.0
-    """``perf_counter`` at its arrival."""
-    trace: "Callable[[LiveCall], Mapping[str, str]]" = lambda _: {}
-    """Called before each try at an upstream; returns headers for it, such as a trace context."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A call with its place and its decision."""
-
-    arrival: Arrival
-    target: Target
-    placement: Placement
-    task: Task
-    decision: Decision
 
 
 class OnlineService:
@@ -111,6 +79,8 @@ class OnlineService:
         self.texts = texts
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._live: set[LiveCall] = set()
+        """Calls from their decision to the end of their answer."""
         self.refused_after_seal = 0
         """Calls that came after the seal of their episode."""
 
@@ -136,7 +106,7 @@ class OnlineService:
         )
         place = Place(tenant, episode, target.route, text.family.name, is_guess=text.family.source != "named")
         task = call_task(call, arrival.request, place, regions=target.regions, text_features=text.features.values)
-        with _refusals(left):
+        with refusals(left):
             decision = self.router.decide(
                 task,
                 episode=placement.episode,
@@ -204,14 +174,34 @@ class OnlineService:
             )
 
     async def seal(self, name: str, client: Client) -> StoredEpisode:
-        """Returns the sealed episode; see ``sealing.seal``. Its later calls are refused."""
-        episode = await seal(self.pool, self.log, name, client)
-        self._sealed[client.tenant, episode.id] = None
-        self._sealed.move_to_end((client.tenant, episode.id))
+        """Returns the sealed episode; see ``sealing.seal``. Its later calls are refused.
+
+        Raises RequestError (409) while a call of the episode is being answered.
+        """
+        await self.log.settle()
+        episode = read_episode(self.pool.engine, name, client).id
+        key = client.tenant, episode
+        if count := sum(call.is_in(key) for call in self._live):
+            raise busy(episode, count)
+        self._sealed[key] = None  # from now on it gets no further calls
+        self._sealed.move_to_end(key)
         while len(self._sealed) > MAX_EPISODES:
             tenant, oldest = self._sealed.popitem(last=False)[0]
             self.router.forget(tenant, oldest)  # its next call looks up the seal in the pool
-        return episode
+        try:
+            return await seal(self.pool, self.log, episode, client)
+        except BaseException:
+            self._sealed.pop(key, None)
+            raise
+
+    def is_answering(self, tenant: str, decision_id: str) -> bool:
+        """Whether the decision is of a call whose answer has not ended, and which is therefore not stored yet."""
+        return any(
+            not call.is_stored
+            and call.decided.decision.id == decision_id
+            and call.decided.decision.tenant == tenant
+            for call in self._live
+        )
 
     def _can_serve(self, version: str) -> bool:
         try:
@@ -236,9 +226,7 @@ class OnlineService:
         embedder = self.texts.embedder
         embedded = None if embedder is None else await embedder.features(last_instruction(arrival.request))
         live = LiveCall(self, self._charged(arrival, account, embedded), account)
-        agent = live.decided.decision.agent
-        self.router.load.acquire(agent)
-        try:
+        with self._in_service(live):
             async with AsyncExitStack() as stack:
                 try:
                     await live.open(stack)
@@ -246,8 +234,6 @@ class OnlineService:
                 finally:
                     if not live.is_stored:
                         live.store_cancelled()
-        finally:
-            self.router.load.release(agent)
 
     async def embed(self, arrival: Arrival, account: Account = UNLIMITED) -> tuple[bytes, Mapping[str, str]]:
         """Returns the answer to a request for embeddings, and the headers for the client, once it is durable.
@@ -255,29 +241,38 @@ class OnlineService:
         ``account``: see ``serve``.
         """
         live = LiveCall(self, self._charged(arrival, account), account)
+        with self._in_service(live):
+            return await live.embed(), live.headers
+
+    @contextmanager
+    def _in_service(self, live: "LiveCall") -> Iterator[None]:
+        """Counts the call as load of its agent, and in its episode."""
         agent = live.decided.decision.agent
         self.router.load.acquire(agent)
+        self._live.add(live)
         try:
-            content = await live.embed()
+            yield
         finally:
+            self._live.discard(live)
             self.router.load.release(agent)
-        return content, live.headers
 
-    def upstreams_of(self, decided: Decided) -> Sequence[str]:
-        """Returns the chosen version, then those that a failed call falls back to, the most probable first."""
+    def upstreams_of(self, decided: Decided) -> Iterator[str]:
+        """Yields the chosen version, then those that a failed call falls back to, the most probable first."""
         decision = decided.decision
+        yield decision.chosen
         if not decided.target.has_fallback or decision.policy == NAMED:
-            return [decision.chosen]
+            return
         others = sorted(
             (
                 other
                 for other in decision.alternatives
                 if other.probability > 0
+                and other.agent_version != decision.chosen
                 and not self.router.constraints.reason(other.agent_version.rpartition("@")[0], decided.task)
             ),
             key=lambda other: -other.probability,
         )
-        return list(dict.fromkeys([decision.chosen, *(other.agent_version for other in others)]))
+        yield from (other.agent_version for other in others)
 
     def upstream(self, version: str) -> Upstream:
         """Returns the upstream of a version; raises LookupError if it cannot be called."""
@@ -310,6 +305,7 @@ class LiveCall:
         self._account = account
         self._exchange: Exchange | None = None
         self._attempted: list[str] = []
+        self._rows: CallRows | None = None
         self._hedge = Hedge()
         self._changes = list(decided.arrival.changes)
 
@@ -317,6 +313,11 @@ class LiveCall:
     def is_stored(self) -> bool:
         """Whether the call is stored, or will be."""
         return self.record is not None
+
+    def is_in(self, episode: tuple[str, str]) -> bool:
+        """Whether the call belongs to the episode (tenant, id) and is not stored yet."""
+        decided = self.decided
+        return not self.is_stored and (decided.arrival.client.tenant, decided.placement.episode) == episode
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -333,6 +334,7 @@ class LiveCall:
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Opens the first upstream that answers; raises RequestError, with the call stored, if none does."""
+        asyncio.get_running_loop().call_soon(self._prepare)  # runs when this waits for the first upstream
         error = UpstreamError("no upstream", kind="connect")
         for version in self._service.upstreams_of(self.decided):
             self.agent_version = version
@@ -355,6 +357,14 @@ class LiveCall:
         await self._store("failed", CallOutcome(failure=str(error)))
         raise error.as_request_error() from error
 
+    def _prepare(self) -> None:
+        """Makes a part of what is stored at the call's end."""
+        with suppress(RecordError):  # raised again when it is stored
+            self._rows = self._made_rows()
+
+    def _made_rows(self) -> CallRows:
+        return call_rows(self.decided.decision, self.decided.arrival.request, self.decided.placement)
+
     async def embed(self) -> bytes:
         """The answer to a request for embeddings; raises RequestError, with the call stored, if it fails."""
         try:
@@ -367,10 +377,10 @@ class LiveCall:
         return forwarded.content
 
     def _call(self, version: str) -> UpstreamCall:
-        arrival = self.decided.arrival
+        arrival, answer_id = self.decided.arrival, self.decided.decision.id
         headers = {**arrival.headers, **arrival.trace(self)}
         call = UpstreamCall(
-            arrival.body, arrival.request, arrival.dialect, headers, self.decided.decision.id, hedge=self._hedge
+            arrival.body, arrival.request, arrival.dialect, headers, answer_id, arrival.sender, self._hedge
         )
         earlier = self.decided.placement.extends
         if (
@@ -382,15 +392,15 @@ class LiveCall:
             return call.without_reasoning()
         return call
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The answer in the client's dialect. Before the bytes that end it are returned, the call is durable."""
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        """The answer in the client's dialect. Before the part that ends it is returned, the call is durable."""
         assert self._exchange is not None, "open comes first"
         waiting = perf_counter()
         async for chunk in self._exchange.chunks():
             self.upstream_seconds += perf_counter() - waiting
             if chunk.is_end and not self.is_stored:
                 await self._store_end(self._exchange.outcome)
-            yield chunk.content
+            yield chunk
             waiting = perf_counter()
         if not self.is_stored:
             await self._store_end(self._exchange.outcome)
@@ -408,7 +418,7 @@ class LiveCall:
         records = self._records(status, outcome)
         await self._service.log.store(records)
 
-    def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[Decision, Call, CallContent]:
+    def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[ReadyRow, Call, CallContent]:
         decided, answer = self.decided, outcome.answer
         placement, arrival = decided.placement, decided.arrival
         price = self._service.price(self.agent_version)
@@ -448,37 +458,13 @@ class LiveCall:
         )
         self.record = call
         self._account.settle_call(call)
-        new_messages = arrival.request.messages[placement.shared :]
-        tools = (
-            ""
-            if placement.has_same_tools or not arrival.request.tools
-            else fields_json(Toolbox(arrival.request.tools))
-        )
+        rows = self._rows or self._made_rows()
         content = CallContent(
             id=call.id,
             tenant=call.tenant,
-            messages=fields_json(Conversation(new_messages)),
-            tools=tools,
+            messages=rows.messages,
+            tools=rows.tools,
             answer=fields_json(answer) if answer is not None else "",
             tokens=fields_json(outcome.tokens) if outcome.tokens is not None else "",
         )
-        return decided.decision, call, content
-
-
-@contextmanager
-def _refusals(left: Left | None) -> Iterator[None]:
-    """Turns a decision that cannot be made into an error for the client."""
-    try:
-        yield
-    except RoutingError as exc:
-        if exc.kind == "over_budget" and left is not None:
-            raise RequestError(
-                f"{left.text}; {exc}; use a cheaper model or a shorter prompt, or try again in "
-                f"{left.wait_seconds:,} s",
-                status=429,
-                code="budget_exceeded",
-                retry_after_seconds=left.wait_seconds,
-            ) from exc
-        is_unable = exc.kind == "unable"
-        code = "no_able_agent" if is_unable else "no_agent"
-        raise RequestError(str(exc), status=400 if is_unable else 503, code=code) from exc
+        return rows.decision, call, content

@@ -11,12 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
 from upturn.dialects import RequestError
+from upturn.environments import is_blocking
 from upturn.errors import RoutingError, StoreConflictError, UpturnError, error_text
 from upturn.loop.online.account import TaskAccounts
 from upturn.loop.online.episode import Client
 from upturn.loop.service import Service
 from upturn.pool import ALL_TENANTS, Experience, Pool
-from upturn.pool.calls import Submission, cancel_queued, set_states, submissions_in, submit_task
+from upturn.pool.calls import (
+    Submission,
+    SubmissionState,
+    cancel_queued,
+    find_submission,
+    set_states,
+    submissions_in,
+    submit_task,
+)
 from upturn.records import Task
 
 _WAVE = 32
@@ -67,8 +76,9 @@ class TaskQueue:
     async def submit(self, task: Task, client: Client) -> Submission:
         """Returns the submission once it is durable; the same task again is the same submission.
 
-        Raises RequestError (409) for an id of another task.
+        Raises RequestError for a task that the environment cannot begin (400), and for an id of another task (409).
         """
+        await asyncio.to_thread(self._check, task)
         try:
             await asyncio.to_thread(submit_task, self._pool, task, client.key)
         except StoreConflictError as exc:
@@ -78,14 +88,23 @@ class TaskQueue:
 
     def find(self, task_id: str, client: Client) -> Submission:
         """Returns the client's submission; raises RequestError (404) for an unknown id."""
-        stored = submissions_in(self._pool.engine, tenant=client.tenant, key=client.key, task_id=task_id)
-        if not stored:
+        stored = find_submission(self._pool.engine, task_id, tenant=client.tenant, key=client.key)
+        if stored is None:
             raise RequestError(f"no task {task_id!r}; POST /v1/tasks makes one", status=404, code="unknown_task")
-        return stored[0]
+        return stored
 
-    def submitted(self, client: Client) -> Sequence[Submission]:
-        """Returns the client's submissions, the oldest first."""
-        return submissions_in(self._pool.engine, tenant=client.tenant, key=client.key)
+    def submitted(
+        self, client: Client, *, limit: int = 100, states: Sequence[SubmissionState] = ()
+    ) -> Sequence[Submission]:
+        """Returns the client's latest submissions, the latest first; ``states``: only in one of these; () = any."""
+        return submissions_in(
+            self._pool.engine,
+            tenant=client.tenant,
+            key=client.key,
+            states=states,
+            limit=limit,
+            is_latest_first=True,
+        )
 
     async def cancel(self, task_id: str, client: Client) -> Submission:
         """Returns the submission after its cancellation; a task that runs or has run is not changed."""
@@ -100,6 +119,26 @@ class TaskQueue:
         if not ids:
             return None
         return next(iter(self._pool.experiences_of(ids[-1:], tenant=tenant, has_tokens=False)))
+
+    def cost_usd(self, submission: Submission) -> float | None:
+        """Returns what a task has cost; None = unknown, or nobody counts it."""
+        if self._accounts is None:
+            return None
+        return self._accounts.cost_usd(submission.task.id, submission.task.tenant)
+
+    def _check(self, task: Task) -> None:
+        """Raises RequestError if the task's world cannot be built.
+
+        Environments that wait for a network or another process are not asked: the task then fails when it runs.
+        """
+        try:
+            environment = self._service.runtime.kit.environment(task)
+            if not is_blocking(environment):
+                environment.reset(task)
+        except UpturnError as exc:
+            raise RequestError(
+                f"the environment {self.environment!r} cannot begin this task: {exc}", code="unfit_task"
+            ) from exc
 
     async def _work(self) -> None:
         while True:

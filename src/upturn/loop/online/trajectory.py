@@ -6,11 +6,10 @@ are in the order of their first calls. Not covered: what the client did with an 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall
-from upturn.loop.online.call_task import message_text
+from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall, message_text
 from upturn.records import (
     EPISODE_TASK,
     MODEL_CALL,
@@ -18,6 +17,7 @@ from upturn.records import (
     Call,
     CallContent,
     JsonValue,
+    ModelUsage,
     Observation,
     Task,
     TokenRow,
@@ -69,6 +69,7 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
     is_captured = bool(answered) and all(
         member.call.is_capture_complete and member.content.tokens for member in answered
     )
+    used = _usage([member.call for member in calls])
     trajectory = Trajectory(
         id=f"{task.id}/0",
         task_id=task.id,
@@ -78,14 +79,31 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
         outcome="finished" if last.call.status == "answered" else "model_error",
         origin="sampled" if is_captured else "rendered",
         rows=tuple(_rows(answered, starts)) if is_captured else (),
-        usage=Usage(
-            sum(member.call.input_tokens for member in calls),
-            sum(member.call.output_tokens for member in calls),
-            sum(member.call.seconds for member in calls),
-        ),
+        usage=Usage(used.prompt_tokens, used.written_tokens, sum(member.call.seconds for member in calls)),
         error="" if last.call.status == "answered" else last.call.error,
+        cached_tokens=used.cached_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+        cache_write_1h_tokens=used.cache_write_1h_tokens,
+        is_usage_estimated=used.is_estimated,
     )
     return EpisodeRecords(task, trajectory)
+
+
+def _usage(calls: Iterable[Call]) -> ModelUsage:
+    """Returns what calls used together."""
+    total = ModelUsage()
+    for call in calls:
+        total = total.plus(
+            ModelUsage(
+                call.input_tokens,
+                call.output_tokens,
+                call.cached_input_tokens,
+                call.cache_write_tokens,
+                call.cache_write_1h_tokens,
+                call.is_usage_estimated,
+            )
+        )
+    return total
 
 
 def _instruction(content: CallContent) -> str:
@@ -104,8 +122,10 @@ def _turns(calls: Sequence[RecordedCall]) -> tuple[list[Turn], Mapping[str, int]
         thought = "".join(part.text for part in answer.parts if isinstance(part, Reasoning))
         text = "".join(part.text for part in answer.parts if isinstance(part, Text))
         tool_calls = [part for part in answer.parts if isinstance(part, ToolCall)]
+        used = _usage([member.call])
+        usage = None if used == ModelUsage() else used
         if not tool_calls:
-            turns.append(Turn(observation, text, Action("user", "answer", {}, thought)))
+            turns.append(Turn(observation, text, Action("user", "answer", {}, thought), usage=usage))
         for number, tool_call in enumerate(tool_calls):
             action = _action(tool_call, thought if number == 0 else "")
             turns.append(
@@ -115,6 +135,7 @@ def _turns(calls: Sequence[RecordedCall]) -> tuple[list[Turn], Mapping[str, int]
                     action,
                     call=number,
                     refusal="" if action is not None else "arguments: they are not a JSON object",
+                    usage=usage if number == 0 else None,
                 )
             )
     return turns, starts

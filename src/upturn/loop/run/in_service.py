@@ -80,6 +80,14 @@ class InService:
             if release.state in OPEN_STATES and release.agent in self._configured
         ]
 
+    def stranded_releases(self) -> list[Release]:
+        """Returns the running canaries of agents that are not configured; nothing can decide them."""
+        return [
+            release
+            for release in self._pool.states(Release)
+            if release.state == "canary" and not release.is_held and release.agent not in self._configured
+        ]
+
     def _last_change(self) -> tuple[int, int]:
         with self._pool.engine.connect() as connection:
             numbers = [

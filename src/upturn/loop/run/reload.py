@@ -1,7 +1,7 @@
 """A changed configuration for a running service: what changes, or why the whole file is refused.
 
-Agents, prices, routes, rules for families, the routing policy and the gates of releases can change while a service
-runs. Everything else needs a new start.
+Agents, prices, routes, rules for families, the routing policy, the gates of releases, limits of tenants and keys,
+and the retention can change while a service runs. Everything else needs a new start.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,18 @@ from upturn.loop.run.preflight import load_checked_kit, name_problems
 from upturn.pool import Pool
 from upturn.records import AgentVersion, JsonValue
 
-RELOADABLE = ("agents", "prices", "routing", "canary", "validation", "gateway.routes", "gateway.families")
+RELOADABLE = (
+    "agents",
+    "prices",
+    "routing",
+    "canary",
+    "validation",
+    "gateway.routes",
+    "gateway.families",
+    "gateway.keep_days",
+    "access.key_limits",
+    "access.tenants",
+)
 """Sections, and settings of sections, that a running service applies."""
 
 
@@ -36,6 +47,9 @@ class ConfigChanges(NamedTuple):
     """Other changed settings, such as ``canary.alpha``."""
     keys: tuple[str, ...] = ()
     """Agents, and ``gateway.embeddings``, with another API key."""
+    warnings: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    """Ids of releases that are held because their agent is removed."""
 
     @property
     def is_empty(self) -> bool:

@@ -262,7 +262,7 @@ class EndpointExchange:
     async def _read_whole(self) -> bytes:
         try:
             parts = [await self._read()]
-            while parts[-1]:
+            while parts[-1] and not self.response.content.at_eof():
                 async with asyncio.timeout(self._settings.timeouts.between_tokens):
                     parts.append(await self._read())
         except ModelError as exc:

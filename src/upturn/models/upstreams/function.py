@@ -3,8 +3,11 @@
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
+from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from upturn.dialects import ModelAnswer, ModelRequest, StreamEnd, StreamEvent, StreamStart, Text, TextDelta
@@ -20,12 +23,20 @@ Answering: TypeAlias = Callable[[ModelRequest], Result | Awaitable[Result]]
 an asynchronous generator."""
 
 
+_THREADS = 64
+"""Calls of one function that run at the same time; further ones wait."""
+
+
 class FunctionUpstream:
-    """Answers calls with a function, which runs in a thread; what it returns is awaited and iterated here."""
+    """Answers calls with a function, which runs in a thread; what it returns is awaited and iterated here.
+
+    The threads are its own: slow functions must not take those in which the event loop's owner reads and writes.
+    """
 
     def __init__(self, function: Answering, model: str) -> None:
         self._function = function
         self._model = model
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"upturn-{model}")
 
     @asynccontextmanager
     async def open(self, call: UpstreamCall) -> AsyncIterator[Exchange]:
@@ -36,11 +47,13 @@ class FunctionUpstream:
             yield exchange
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Starts no further call; a function that is running ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _events(self, call: UpstreamCall) -> AsyncGenerator[StreamEvent, None]:
         try:
-            result: object = await asyncio.to_thread(self._function, call.request)
+            calling = partial(copy_context().run, self._function, call.request)
+            result: object = await asyncio.get_running_loop().run_in_executor(self._threads, calling)
             if inspect.isawaitable(result):
                 result = await result
             if isinstance(result, AsyncIterator):

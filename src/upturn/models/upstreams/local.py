@@ -40,8 +40,8 @@ from upturn.records import TokenRow, WrittenSpan
 
 DEFAULT_MAX_TOKENS = 256
 """Of answers to requests without a limit."""
-
-
+_LEAST_TEMPERATURE = 1e-3
+"""Below it, log-probabilities are infinite or nearly so, and the likeliest token is drawn anyway."""
 _REPORT_SECONDS = 0.02
 """Between two reports of the tokens so far."""
 
@@ -255,11 +255,12 @@ class LocalUpstream:
         if wanted.stop:
             sampling = replace(sampling, stop=(*sampling.stop, *wanted.stop))
         room = self._max_length - len(prompt.token_ids)
+        temperature = self._temperature if wanted.temperature is None else wanted.temperature
         return GenerationRequest(
             prompt_ids=prompt.token_ids,
             max_tokens=min(wanted.max_tokens or DEFAULT_MAX_TOKENS, room),
             stop_ids=script.stop_ids,
-            temperature=self._temperature if wanted.temperature is None else wanted.temperature,
+            temperature=temperature if temperature >= _LEAST_TEMPERATURE else 0.0,
             session=f"call-{number}",
             order=(number, 0),
             seed=number if wanted.seed is None else wanted.seed,

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, Select, insert, select, update
 
 from upturn.errors import StoreConflictError
 from upturn.pool.schema import submissions, tasks
@@ -72,29 +72,42 @@ def cancel_queued(pool: Pool, task_id: str, *, tenant: str, key: str) -> bool:
     return pool.write(cancel)
 
 
+def find_submission(engine: Engine, task_id: str, *, tenant: Scope, key: str) -> Submission | None:
+    """Returns the submission of a task with an API key; None = there is none."""
+    query = _query().where(
+        submissions.c.task_id == task_id, submissions.c.key == key, *in_scope(submissions.c.tenant, tenant)
+    )
+    return next(iter(_read(engine, query)), None)
+
+
 def submissions_in(
     engine: Engine,
     *,
     tenant: Scope,
     key: str | None = None,
     states: Sequence[SubmissionState] = (),
-    task_id: str | None = None,
     limit: int = 1_000,
+    is_latest_first: bool = False,
 ) -> list[Submission]:
-    """Returns submissions in the order of their tasks; ``key`` and ``task_id``: None = any; no states = any."""
-    query = (
-        select(tasks.c.fields, submissions.c.key, submissions.c.state, submissions.c.reason)
-        .join(tasks, tasks.c.id == submissions.c.task_id)
-        .where(*in_scope(submissions.c.tenant, tenant))
-        .order_by(tasks.c.sequence)
-        .limit(limit)
-    )
+    """Returns submissions in the order of their tasks, or in the reverse one.
+
+    ``key``: None = of any API key. ``states``: () = in any.
+    """
+    order = tasks.c.sequence.desc() if is_latest_first else tasks.c.sequence
+    query = _query().where(*in_scope(submissions.c.tenant, tenant)).order_by(order).limit(limit)
     if key is not None:
         query = query.where(submissions.c.key == key)
     if states:
         query = query.where(submissions.c.state.in_(states))
-    if task_id is not None:
-        query = query.where(submissions.c.task_id == task_id)
+    return _read(engine, query)
+
+
+def _query() -> Select[Any]:
+    columns = (tasks.c.fields, submissions.c.key, submissions.c.state, submissions.c.reason)
+    return select(*columns).join(tasks, tasks.c.id == submissions.c.task_id)
+
+
+def _read(engine: Engine, query: Select[Any]) -> list[Submission]:
     with engine.connect() as connection:
         rows = connection.execute(query).all()
     return [Submission(from_fields(Task, row[0]), row[1], row[2], row[3]) for row in rows]
