@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,8 @@ from upturn.records import JsonValue
 
 CONNECTIONS = 64
 KILLS = 10
+STREAM_PARTS = 200
+"""Parts of a stream, in the measurement of workers."""
 _PLACES = 8
 """Calls in service, and calls that wait, in the measurement of overload."""
 _UPSTREAM_SECONDS = 0.2
@@ -256,12 +258,41 @@ def _abandon(gateway: Server, count: int) -> None:
     subprocess.run(command, check=True, cwd=Path(__file__).resolve().parent.parent.parent)
 
 
+def measure_workers(plan: Plan) -> Measurement:
+    """Processor time of the main process per call, alone and with two workers: what limits the calls per second."""
+    rows = []
+    for name, parts, options in (("whole", 20, ()), ("streamed", STREAM_PARTS, ("--stream",))):
+        alone, shared = (_main_milliseconds(plan, workers, parts, options) for workers in (1, 2))
+        rows += [
+            result(f"main_process_{name}", spread(alone), "ms a call"),
+            result(f"main_process_{name}_with_workers", spread(shared), "ms a call"),
+        ]
+    return Measurement(tuple(rows))
+
+
+def _main_milliseconds(plan: Plan, workers: int, parts: int, options: Sequence[str]) -> list[float]:
+    settings, costs = f"[gateway]\nworkers = {workers}\n", list[float]()
+    with (
+        _folder() as folder,
+        mock_upstream(folder, parts=parts) as upstream,
+        upturn_gateway(folder, upstream, settings) as gateway,
+    ):
+        _checked(run_load(gateway, 16, 200, *options), 200)
+        for repetition in range(plan.repetitions):
+            plan.log(f"{workers} workers, {parts} parts: repetition {repetition + 1} of {plan.repetitions}")
+            before = gateway.processor_seconds()
+            _checked(run_load(gateway, 16, plan.requests // 2, *options), plan.requests // 2)
+            costs.append((gateway.processor_seconds() - before) / (plan.requests // 2) * 1_000.0)
+    return costs
+
+
 MEASUREMENTS: Mapping[str, Callable[[Plan], Measurement]] = {
     "throughput": measure_throughput,
     "overhead": measure_overhead,
     "kills": measure_kills,
     "memory": measure_memory,
     "overload": measure_overload,
+    "workers": measure_workers,
 }
 
 

@@ -1,4 +1,4 @@
-"""An upstream that answers every chat completion at once with the same answer: ``python -m … PORT [DELAY_MS]``.
+"""An upstream that answers every chat completion at once with the same answer: ``python -m … PORT DELAY_MS PARTS``.
 
 A protocol without a framework, so that it needs little of the two cores that all three processes share.
 """
@@ -28,20 +28,19 @@ ANSWER = json.dumps(
 ).encode()
 HEAD = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(ANSWER)}\r\n\r\n".encode()
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-PARTS = 20
 
 
-def stream_events() -> list[bytes]:
-    """The events of a stream, each in a chunk of the transfer encoding."""
+def stream_events(parts: int) -> list[bytes]:
+    """The events of a stream of so many parts, each in a chunk of the transfer encoding."""
     head = {"id": "chatcmpl-0123456789", "object": "chat.completion.chunk", "created": 1, "model": "mock"}
     deltas: list[tuple[dict[str, object], str | None]] = [({"role": "assistant", "content": ""}, None)]
-    deltas += [({"content": f"word{number} "}, None) for number in range(PARTS)]
+    deltas += [({"content": f"word{number} "}, None) for number in range(parts)]
     deltas.append(({}, "stop"))
     bodies = [
         json.dumps({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
         for delta, finish in deltas
     ]
-    usage = {"prompt_tokens": 120, "completion_tokens": PARTS, "total_tokens": 120 + PARTS}
+    usage = {"prompt_tokens": 120, "completion_tokens": parts, "total_tokens": 120 + parts}
     bodies += [json.dumps({**head, "choices": [], "usage": usage}), "[DONE]"]
     events = [f"data: {body}\n\n".encode() for body in bodies]
     return [f"{len(event):x}\r\n".encode() + event + b"\r\n" for event in events]
@@ -50,10 +49,10 @@ def stream_events() -> list[bytes]:
 class Mock(asyncio.Protocol):
     """One connection."""
 
-    events = stream_events()
-
-    def __init__(self, delay_seconds: float) -> None:
+    def __init__(self, delay_seconds: float, events: bytes) -> None:
+        """``events``: of a stream."""
         self._delay = delay_seconds
+        self._events = events
         self._rest = b""
         self._transport: asyncio.Transport | None = None
 
@@ -78,14 +77,15 @@ class Mock(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         if is_streamed:
-            self._transport.write(STREAM_HEAD + b"".join(self.events) + b"0\r\n\r\n")
+            self._transport.write(STREAM_HEAD + self._events + b"0\r\n\r\n")
         else:
             self._transport.write(HEAD + ANSWER)
 
 
-async def serve(port: int, delay_seconds: float) -> None:
+async def serve(port: int, delay_seconds: float, parts: int) -> None:
     """Serves until the process ends."""
-    server = await asyncio.get_running_loop().create_server(lambda: Mock(delay_seconds), "127.0.0.1", port)
+    events = b"".join(stream_events(parts))
+    server = await asyncio.get_running_loop().create_server(lambda: Mock(delay_seconds, events), "127.0.0.1", port)
     async with server:
         await server.serve_forever()
 
@@ -93,4 +93,4 @@ async def serve(port: int, delay_seconds: float) -> None:
 if __name__ == "__main__":
     import uvloop
 
-    uvloop.run(serve(int(sys.argv[1]), float(sys.argv[2]) / 1_000.0 if len(sys.argv) > 2 else 0.0))
+    uvloop.run(serve(int(sys.argv[1]), float(sys.argv[2]) / 1_000.0, int(sys.argv[3])))

@@ -60,9 +60,14 @@ class Server:
         return f"http://127.0.0.1:{self.port}/v1/chat/completions"
 
     def resident_bytes(self) -> int:
-        """Memory of the process; it has no children. Linux only."""
+        """Memory of the process, without children. Linux only."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def processor_seconds(self) -> float:
+        """Processor time of the process, without its children. Linux only."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         """Ends it at once, as ``kill -9``."""
@@ -101,10 +106,10 @@ def _is_open(port: int) -> bool:
 
 
 @contextmanager
-def mock_upstream(folder: Path, delay_ms: float = 0.0) -> Iterator[Server]:
-    """The upstream, which answers after ``delay_ms``."""
+def mock_upstream(folder: Path, delay_ms: float = 0.0, parts: int = 20) -> Iterator[Server]:
+    """The upstream, which answers after ``delay_ms``; its streams have so many parts."""
     port = free_port()
-    command = [sys.executable, "-m", "benchmarks.gateway.mock_upstream", str(port), str(delay_ms)]
+    command = [sys.executable, "-m", "benchmarks.gateway.mock_upstream", str(port), str(delay_ms), str(parts)]
     with _server("upstream", command, port, folder) as server:
         yield server
 

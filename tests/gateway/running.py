@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
@@ -22,10 +22,19 @@ def running(folder: Path, program: str = PROGRAM) -> Iterator[str]:
 
     ``program``: Python that runs the command line.
     """
+    with running_process(folder, program) as (address, _):
+        yield address
+
+
+@contextmanager
+def running_process(
+    folder: Path, program: str = PROGRAM, options: Sequence[str] = ()
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address and the process of ``upturn up`` with further options; see ``running``."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-c", program, "up", "--port", str(port)]
+    command = [sys.executable, "-c", program, "up", "--port", str(port), *options]
     sources = Path(upturn.__file__).parents[1]  # a relative path in PYTHONPATH means another folder there
     paths = os.pathsep.join([str(folder), str(sources), os.environ.get("PYTHONPATH", "")])
     with (folder / "log").open("wb") as log:
@@ -37,7 +46,7 @@ def running(folder: Path, program: str = PROGRAM) -> Iterator[str]:
             assert process.poll() is None, (folder / "log").read_text(encoding="utf-8")
             assert time.monotonic() < deadline, "the server did not start"
             time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", process
     finally:
         process.terminate()
         process.wait(timeout=30)

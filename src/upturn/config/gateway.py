@@ -61,6 +61,8 @@ class GatewayConfig(Settings):
     """Address that the server binds to."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port of the server. 0 = any free port."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes that have the clients' connections. 1 = the process that decides and stores has them too."""
     routes: tuple[RouteConfig, ...] = ()
     """The routes. Empty = one route ``default`` with all agents."""
     families: tuple[FamilyRule, ...] = ()

@@ -7,12 +7,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from upturn.dialects import Json, RequestError
+from upturn.models.upstreams import Sender
 
 Headers = Iterable[tuple[bytes, bytes]]
 JSON_TYPE = "application/json"
@@ -22,6 +23,23 @@ STREAM_TYPE = "text/event-stream; charset=utf-8"
 _RETRY_SECONDS = 5
 """After which a store that is full or locked may be used again."""
 _log = logging.getLogger("upturn.gateway")
+
+
+RELAY = "upturn.relay"
+"""Key of the relay among a request's ASGI extensions."""
+
+
+HELD = "upturn.held"
+"""Key in a message for a relay: the number of the part that it sends as the body, and that it holds until then."""
+
+
+class Relay(NamedTuple):
+    """The process between a client and this one (``workers``)."""
+
+    sender: Sender
+    """Sends calls of the request to endpoints."""
+    started: float
+    """``perf_counter`` at the request's arrival there."""
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -132,20 +150,27 @@ async def _until_departure(receive: Receive) -> None:
         pass
 
 
-async def send_start(send: Send, status: int, headers: Mapping[str, str], content_type: str) -> None:
-    """Sends status and headers."""
+async def send_start(
+    send: Send, status: int, headers: Mapping[str, str], content_type: str, *, held: int | None = None
+) -> None:
+    """Sends status and headers. ``held``: the body is the part that the relay holds; it adds the length."""
     raw = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     message: MutableMapping[str, Any] = {
         "type": "http.response.start",
         "status": status,
         "headers": [(b"content-type", content_type.encode("latin-1")), *raw],
     }
-    await send(message)
+    await send(message if held is None else {**message, HELD: held})
 
 
 async def send_body(send: Send, content: bytes, *, is_last: bool) -> None:
     """Sends a part of the body."""
     await send({"type": "http.response.body", "body": content, "more_body": not is_last})
+
+
+async def send_held(send: Send, held: int) -> None:
+    """Sends the part that the relay holds, as the last one."""
+    await send({"type": "http.response.body", "body": b"", "more_body": False, HELD: held})
 
 
 async def send_json(send: Send, status: int, body: Json, headers: Mapping[str, str]) -> None:

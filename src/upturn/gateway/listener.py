@@ -7,12 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 import uvicorn
+import uvloop
 from starlette.types import ASGIApp
 
 from upturn.errors import ConfigError
-
-_STOP_SECONDS = 30
-"""How long calls in service may take to end after a signal."""
+from upturn.gateway.workers import Supervisor, server_config
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
@@ -37,15 +36,41 @@ def bind(host: str, port: int) -> list[socket.socket]:
     except OSError as exc:
         for bound in sockets:
             bound.close()
-        problem = f"the gateway cannot listen at {host!r}, port {port}: {exc.strerror or exc}"
-        raise ConfigError([f"{problem}; choose others with --host and --port"]) from exc
+        raise _unusable(host, port, exc) from exc
     return sockets
 
 
-def _bound(family: int, kind: int, address: tuple[int | str, ...]) -> socket.socket:
+def bind_workers(host: str, port: int, count: int) -> list[list[socket.socket]]:
+    """Returns the sockets of each of ``count`` workers; see ``bind``. The system spreads connections over them.
+
+    Raises ConfigError also if this system cannot do that.
+    """
+    alone = bind(host, port)
+    if count == 1:
+        return [alone]
+    # sharing is for our workers only: ``bind`` has refused an address that another gateway has
+    addresses = [(one.family, one.type, one.getsockname()) for one in alone]
+    for one in alone:
+        one.close()
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise ConfigError([f"gateway.workers is {count}, which this system does not support; set it to 1"])
+    try:
+        return [[_bound(*address, is_shared=True) for address in addresses] for _ in range(count)]
+    except OSError as exc:
+        raise _unusable(host, port, exc) from exc
+
+
+def _unusable(host: str, port: int, error: OSError) -> ConfigError:
+    problem = f"the gateway cannot listen at {host!r}, port {port}: {error.strerror or error}"
+    return ConfigError([f"{problem}; choose others with --host and --port"])
+
+
+def _bound(family: int, kind: int, address: tuple[int | str, ...], *, is_shared: bool = False) -> socket.socket:
     opened = socket.socket(family, kind)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         opened.bind(address)
@@ -71,25 +96,26 @@ def serve(app: ASGIApp, sockets: Sequence[socket.socket], on_start: Callable[[],
     ``on_start`` is called once connections are accepted. SIGTERM raises SystemExit(0), so that the callers' blocks
     end in order. For the main thread.
     """
-    config = uvicorn.Config(
-        app,
-        loop="uvloop",
-        http="httptools",
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=_STOP_SECONDS,
-    )
     signal.signal(
         signal.SIGTERM, _exit
     )  # the server restores this handler, and raises the signal again, at its end
-    server = _Server(config, on_start)
+    server = _Server(server_config(app), on_start)
     try:
         server.run(list(sockets))
     except KeyboardInterrupt:
         return
     if not server.started:
         sys.exit(1)
+
+
+def serve_with_workers(
+    app: ASGIApp, sockets: Sequence[Sequence[socket.socket]], on_start: Callable[[], None], *, max_body_bytes: int
+) -> None:
+    """Serves the application as ``serve`` does, with a worker process for each of the shared sockets.
+
+    ``max_body_bytes``: what workers read of a request. Raises ClusterError if a worker does not start.
+    """
+    uvloop.run(Supervisor(app, sockets, max_body_bytes).serve(on_start))
 
 
 class _Server(uvicorn.Server):

@@ -8,7 +8,7 @@ call is cancelled, also before the first token.
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from starlette.exceptions import HTTPException
@@ -20,11 +20,14 @@ from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
 from upturn.gateway.http import (
     JSON_TYPE,
+    RELAY,
     STREAM_TYPE,
+    Relay,
     code_of,
     headers_of,
     read_body,
     send_body,
+    send_held,
     send_json,
     send_start,
     unavailable,
@@ -61,13 +64,16 @@ class ModelCalls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
-        started = perf_counter()
+        relay: Relay | None = scope.get("extensions", {}).get(RELAY)
+        started = perf_counter() if relay is None else relay.started
         answer = _Answer(send, self._dialect)
         try:
             headers = headers_of(scope)
             permitted = self._guard.permit(headers, "call")
             body = await read_body(receive)
             arrival = self._arrival(scope, headers, body, permitted.client, started=started)
+            if relay is not None:
+                arrival = replace(arrival, sender=relay.sender)
             serving = self._serve(arrival, permitted, headers, answer)
             await while_connected(receive, serving, is_over=lambda: answer.is_complete)
         except RequestError as exc:
@@ -138,9 +144,12 @@ class ModelCalls:
                 observed.started(call)
                 kept = recording.start(call.headers, is_streamed=arrival.request.is_streamed)
                 await answer.start(call.headers, is_streamed=arrival.request.is_streamed)
-                async for content in call.chunks():
-                    kept.add(content)
-                    await answer.send(content)
+                async for chunk in call.chunks():
+                    kept.add(chunk.content)
+                    if chunk.held is None:
+                        await answer.send(chunk.content)
+                    else:
+                        answer.held = chunk.held
                 await answer.end()
                 recording.finish()
 
@@ -157,6 +166,8 @@ class _Answer:
         """Whether all of it is sent."""
         self._headers: Mapping[str, str] = {}
         self._whole: list[bytes] = []
+        self.held: int | None = None
+        """The part that ends the answer, where a relay has it; see ``Chunk.held``."""
 
     async def start(self, headers: Mapping[str, str], *, is_streamed: bool) -> None:
         """A stream's head is sent at once, that of a whole answer with its content."""
@@ -174,7 +185,12 @@ class _Answer:
 
     async def end(self) -> None:
         """Ends the answer."""
-        if self._is_streamed:
+        if self.held is not None:
+            if not self._is_streamed:
+                self._is_started = True
+                await send_start(self._send, 200, self._headers, JSON_TYPE, held=self.held)
+            await send_held(self._send, self.held)
+        elif self._is_streamed:
             await send_body(self._send, b"", is_last=True)
         else:
             content = b"".join(self._whole)

@@ -14,6 +14,8 @@ from time import monotonic
 
 from upturn.loop.online import Client
 
+MARK = b"x-stainless-retry-count"
+"""Header of client libraries that mark retries."""
 KEPT_SECONDS = 120.0
 """Client libraries retry within seconds."""
 KEPT_BYTES = 64_000_000

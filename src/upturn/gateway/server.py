@@ -1,8 +1,6 @@
 """The gateway of a configuration: pool, registry, router, upstreams and the HTTP application, opened together."""
 
-import gc
 import logging
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -124,17 +122,6 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             background.save()
             if telemetry is not None:
                 telemetry.close()
-
-
-def keep_pauses_short() -> None:
-    """Sets up the interpreter of a process that serves; called once, when everything is loaded.
-
-    The garbage collector no longer visits what is loaded now, which took it 0.1 s a time. The pool's writer waits
-    for the interpreter at most half a millisecond instead of five.
-    """
-    gc.collect()
-    gc.freeze()
-    sys.setswitchinterval(0.0005)
 
 
 def _operations(

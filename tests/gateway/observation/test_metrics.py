@@ -1,10 +1,6 @@
 """Metrics, read back with Prometheus's own parser."""
 
 import asyncio
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -86,44 +82,6 @@ def test_labels_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counted["other", "other", "other", "other"] == 50
     assert counted["agent-0", "chat", "default", "200"] == 2
     assert sum(counted.values()) == SERIES + 51, "no call is lost"
-
-
-CHILD = """
-import sys
-from upturn.gateway.observation.metrics import GatewayMetrics, ServedCall
-metrics = GatewayMetrics()
-for _ in range(int(sys.argv[1])):
-    metrics.observe(ServedCall("default", "small", "chat", 200, 1.5, 0.0015, None, 10, 0, 5, 0.5))
-metrics.show_queue(int(sys.argv[1]), 0)
-metrics.show_learner_lag(int(sys.argv[1]))
-sys.stdout.write(metrics.page().decode())
-sys.stdout.flush()
-sys.stdin.read()
-"""
-
-
-def test_one_of_several_processes_answers_for_all(tmp_path: Path) -> None:
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-
-    def start(calls: int) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(calls)],
-            env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
-
-    first = start(2)
-    assert first.stdout is not None
-    for line in first.stdout:
-        if line.startswith("upturn_learner_lag_records 2"):
-            break
-    page, _ = start(3).communicate("")
-    first.communicate("")
-    values = numbers(page.encode())
-    assert values["upturn_requests_total", ("small", "chat", "default", "200")] == 5
-    assert values["upturn_tokens_total", ("small", "input")] == 50
-    assert values["upturn_overhead_seconds_count", ("chat",)] == 5
-    assert values["upturn_in_flight", ()] == 5, "the sum of the processes that run"
-    assert values["upturn_learner_lag_records", ()] == 3, "the largest"
 
 
 def test_the_queue_shows_its_length() -> None:

@@ -39,7 +39,7 @@ def arrival(
 async def serve(desk: Desk, asked: Arrival) -> tuple[bytes, dict[str, str]]:
     """The answer's bytes and the headers."""
     async with desk.service.serve(asked) as call:
-        content = b"".join([part async for part in call.chunks()])
+        content = b"".join([part.content async for part in call.chunks()])
         return content, dict(call.headers)
 
 

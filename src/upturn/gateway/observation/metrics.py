@@ -1,18 +1,15 @@
 """Metrics of the gateway in Prometheus's form. Each server has its own registry; nothing is global.
 
-With several processes, set PROMETHEUS_MULTIPROC_DIR to an empty folder before they start (prometheus_client reads
-it when it is imported): each process writes its numbers there, and any of them answers for all. Labels come from
+Labels come from
 clients only after they were checked, and each metric has at most ``MAX_SERIES`` combinations of labels; later ones
 are counted under ``other``, so that nobody can fill the memory.
 """
 
-import os
 from collections.abc import Mapping
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.process_collector import ProcessCollector
 
 MAX_SERIES = 1_000
@@ -84,9 +81,7 @@ class GatewayMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         """For further collectors of the same server."""
-        self._is_shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
-        if not self._is_shared:
-            ProcessCollector(registry=self.registry)  # memory and processor time; not possible for several at once
+        ProcessCollector(registry=self.registry)
         count, measure, show = self._counter, self._histogram, self._gauge
         self._requests = count("requests", "Answered requests.", "route", "agent", "dialect", "status")
         self._refused = count("refused", "Requests refused before an agent was chosen.", "reason")
@@ -101,10 +96,10 @@ class GatewayMetrics:
         self._first = measure(
             "first_token_seconds", "From arrival to the first token.", _CALL_BUCKETS, "route", "agent"
         )
-        self._in_flight = show("in_flight", "Calls in service.", "livesum")
-        self._waiting = show("waiting", "Calls that wait for their turn.", "livesum")
-        self._breakers = show("breaker", "Circuit breaker: 0 closed, 0.5 half open, 1 open.", "livemax", "agent")
-        self._lag = show("learner_lag_records", "Records stored since the learner last looked.", "livemax")
+        self._in_flight = show("in_flight", "Calls in service.")
+        self._waiting = show("waiting", "Calls that wait for their turn.")
+        self._breakers = show("breaker", "Circuit breaker: 0 closed, 0.5 half open, 1 open.", "agent")
+        self._lag = show("learner_lag_records", "Records stored since the learner last looked.")
 
     def observe(self, call: ServedCall) -> None:
         """Counts an answered call, also one that failed."""
@@ -149,12 +144,8 @@ class GatewayMetrics:
         self._lag.of().set(records)
 
     def page(self) -> bytes:
-        """Returns the numbers in Prometheus's text form, of all processes together."""
-        if not self._is_shared:
-            return generate_latest(self.registry)
-        shared = CollectorRegistry()
-        MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
-        return generate_latest(shared)
+        """Returns the numbers in Prometheus's text form."""
+        return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> _Series[Counter]:
         return _Series(Counter(f"upturn_{name}", text, labels, registry=self.registry), len(labels))
@@ -163,11 +154,6 @@ class GatewayMetrics:
         metric = Histogram(f"upturn_{name}", text, labels, registry=self.registry, buckets=buckets)
         return _Series(metric, len(labels))
 
-    def _gauge(self, name: str, text: str, mode: Literal["livesum", "livemax"], *labels: str) -> _Series[Gauge]:
-        metric = Gauge(f"upturn_{name}", text, labels, registry=self.registry, multiprocess_mode=mode)
+    def _gauge(self, name: str, text: str, *labels: str) -> _Series[Gauge]:
+        metric = Gauge(f"upturn_{name}", text, labels, registry=self.registry)
         return _Series(metric, len(labels))
-
-
-def forget_process(process_id: int) -> None:
-    """Removes the gauges of a process that has ended, where several processes share their numbers."""
-    mark_process_dead(process_id)  # type: ignore[no-untyped-call]

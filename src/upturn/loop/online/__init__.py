@@ -5,6 +5,7 @@ here: HTTP (``gateway``) and sending (``models.upstreams``). Start with ``servic
 """
 
 from upturn.loop.online.account import Account, Left, TaskAccounts
+from upturn.loop.online.arrival import Arrival, Decided
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL, call_task
 from upturn.loop.online.canary_evidence import CanaryEvidence
@@ -14,7 +15,7 @@ from upturn.loop.online.family import FamilyGuess
 from upturn.loop.online.feedback import Opinion, Receipt, accept_feedback
 from upturn.loop.online.routes import DEFAULT_ROUTE, RouteTable, Target
 from upturn.loop.online.sealing import StoredEpisode, read_episode
-from upturn.loop.online.service import Arrival, Decided, LiveCall, OnlineService
+from upturn.loop.online.service import LiveCall, OnlineService
 from upturn.loop.online.task_queue import TaskQueue, new_task_id
 from upturn.loop.online.text_features import CallTexts, TextEmbedder
 from upturn.loop.online.trajectory import RecordedCall, episode_records, episode_task_id

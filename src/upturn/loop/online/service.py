@@ -11,14 +11,15 @@ import secrets
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import perf_counter
 
 from upturn.arbiter import Router
 from upturn.config import PriceConfig
-from upturn.dialects import Dialect, ModelAnswer, ModelRequest, RequestError, TokenUsage
+from upturn.dialects import ModelAnswer, RequestError, TokenUsage
 from upturn.errors import RecordError
 from upturn.loop.online.account import UNLIMITED, Account, Left
+from upturn.loop.online.arrival import Arrival, Decided
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_rows import CallRows, call_rows
 from upturn.loop.online.call_task import Place, call_task, last_instruction
@@ -36,51 +37,22 @@ from upturn.loop.online.refusal import busy, refusals
 from upturn.loop.online.routes import NAMED, RouteTable, Target, named_decision
 from upturn.loop.online.sealing import StoredEpisode, read_episode, seal, sealed_trajectory
 from upturn.loop.online.text_features import CallTexts, TextFeatures
-from upturn.models.upstreams import CallOutcome, Exchange, Hedge, Upstream, UpstreamCall, UpstreamError
+from upturn.models.upstreams import (
+    CallOutcome,
+    Chunk,
+    Exchange,
+    Hedge,
+    Upstream,
+    UpstreamCall,
+    UpstreamError,
+)
 from upturn.pool import Pool, ReadyRow
 from upturn.pool.calls import episode_decision, latest_prefix
-from upturn.records import Call, CallContent, CallStatus, Decision, Task, fields_json
+from upturn.records import Call, CallContent, CallStatus, Decision, fields_json
 
 _NO_TEXTS = CallTexts()
 MAX_EPISODES = 10_000
 """Maximum number of sealed episodes in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One call of a client."""
-
-    dialect: Dialect
-    body: bytes
-    request: ModelRequest
-    client: Client
-    headers: Mapping[str, str]
-    """Headers to forward, in lower case; no keys."""
-    episode: str | None = None
-    """The client's name of the episode; None = it names none."""
-    sub_agent: str = ""
-    """The client's name of a sub-agent; empty = the main agent."""
-    family: str = ""
-    """The client's family of the task; empty = it names none."""
-    facts: Mapping[str, str] = field(default_factory=dict)
-    """Headers that rules for families look at, in lower case; they are not forwarded."""
-    changes: tuple[str, ...] = ()
-    """What was taken out of the request."""
-    started: float = 0.0
-    """``perf_counter`` at its arrival."""
-    trace: "Callable[[LiveCall], Mapping[str, str]]" = lambda _: {}
-    """Called before each try at an upstream; returns headers for it, such as a trace context."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A call with its place and its decision."""
-
-    arrival: Arrival
-    target: Target
-    placement: Placement
-    task: Task
-    decision: Decision
 
 
 class OnlineService:
@@ -405,10 +377,10 @@ class LiveCall:
         return forwarded.content
 
     def _call(self, version: str) -> UpstreamCall:
-        arrival = self.decided.arrival
+        arrival, answer_id = self.decided.arrival, self.decided.decision.id
         headers = {**arrival.headers, **arrival.trace(self)}
         call = UpstreamCall(
-            arrival.body, arrival.request, arrival.dialect, headers, self.decided.decision.id, hedge=self._hedge
+            arrival.body, arrival.request, arrival.dialect, headers, answer_id, arrival.sender, self._hedge
         )
         earlier = self.decided.placement.extends
         if (
@@ -420,15 +392,15 @@ class LiveCall:
             return call.without_reasoning()
         return call
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The answer in the client's dialect. Before the bytes that end it are returned, the call is durable."""
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        """The answer in the client's dialect. Before the part that ends it is returned, the call is durable."""
         assert self._exchange is not None, "open comes first"
         waiting = perf_counter()
         async for chunk in self._exchange.chunks():
             self.upstream_seconds += perf_counter() - waiting
             if chunk.is_end and not self.is_stored:
                 await self._store_end(self._exchange.outcome)
-            yield chunk.content
+            yield chunk
             waiting = perf_counter()
         if not self.is_stored:
             await self._store_end(self._exchange.outcome)

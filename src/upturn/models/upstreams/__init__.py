@@ -6,26 +6,32 @@ requests and answers (``dialects``), the choice of an upstream (``loop.online``)
 """
 
 from upturn.models.upstreams.endpoint import EndpointUpstream
+from upturn.models.upstreams.endpoint_client import EndpointClient
 from upturn.models.upstreams.function import Answering, FunctionUpstream
 from upturn.models.upstreams.local import EngineThread, LocalUpstream
 from upturn.models.upstreams.script import Script, script_for
 from upturn.models.upstreams.upstream import (
+    Attempt,
     CallOutcome,
     Chunk,
     Endpoint,
     Exchange,
     Forwarded,
     Hedge,
+    Sender,
     Upstream,
     UpstreamCall,
     UpstreamError,
+    Verdict,
 )
 
 __all__ = [
     "Answering",
+    "Attempt",
     "CallOutcome",
     "Chunk",
     "Endpoint",
+    "EndpointClient",
     "EndpointUpstream",
     "EngineThread",
     "Exchange",
@@ -34,8 +40,10 @@ __all__ = [
     "Hedge",
     "LocalUpstream",
     "Script",
+    "Sender",
     "Upstream",
     "UpstreamCall",
     "UpstreamError",
+    "Verdict",
     "script_for",
 ]

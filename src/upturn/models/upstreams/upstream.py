@@ -5,9 +5,10 @@ go to another upstream; ``chunks`` returns the answer in the client's dialect; b
 ``outcome`` is complete, so that the caller can store it first.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
 from upturn.config import UpstreamConfig
@@ -38,10 +39,22 @@ class UpstreamError(ModelError):
         """``message``: for the operator. ``status``: the upstream's HTTP status; None = there was no answer.
         ``shown``: the message for clients, without addresses and keys; empty = the same."""
         super().__init__(message)
+        self.message = message
         self.shown = shown or message
         self.kind = kind
         self.status = status
         self.retry_after_seconds = retry_after_seconds
+
+    def __reduce__(self) -> tuple[Callable[..., "UpstreamError"], tuple[object, ...]]:
+        """The error can be sent to another process."""
+        make = partial(
+            UpstreamError,
+            kind=self.kind,
+            status=self.status,
+            retry_after_seconds=self.retry_after_seconds,
+            shown=self.shown,
+        )
+        return make, (str(self),)
 
     @property
     def is_fault_of_request(self) -> bool:
@@ -123,6 +136,9 @@ class Chunk(NamedTuple):
     content: bytes
     is_end: bool
     """True = this part ends the answer, and ``outcome`` is complete."""
+    held: int | None = None
+    """The number by which a ``Sender`` knows this part, which it has itself; None = ``content`` is the part.
+    Otherwise ``content`` is the whole answer if it was to be kept, else empty."""
 
 
 @dataclass(frozen=True, slots=True)
