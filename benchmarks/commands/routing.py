@@ -18,7 +18,7 @@ class Part(StrEnum):
     REGRET = "regret"
 
 
-def bench_routing(
+def bench_routing(  # noqa: PLR0913 - options
     seeds: Annotated[int, typer.Option(min=2, help="Simulated streams per scenario.")] = 20,
     tasks: Annotated[int, typer.Option(min=200, help="Tasks per stream.")] = 2_000,
     *,
@@ -29,6 +29,7 @@ def bench_routing(
         list[Part] | None,
         typer.Option(help="Part to run: time of a decision, strong and weak model, or regret; repeatable."),
     ] = None,
+    first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first stream; the others follow.")] = 0,
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
@@ -49,7 +50,7 @@ def bench_routing(
     seeds, tasks, scenarios = (2, 200, SCENARIOS[:1]) if quick else (seeds, tasks, scenarios)
     parts = frozenset(only or Part)
     results: list[Result] = []
-    details: dict[str, JsonValue] = {"seeds": seeds, "tasks": tasks}
+    details: dict[str, JsonValue] = {"seeds": seeds, "first_seed": first_seed, "tasks": tasks}
     if Part.DECISION in parts:
         results += measure_time(outcomes=300 if quick else 3_000)
     if Part.MODELS in parts:
@@ -62,5 +63,7 @@ def bench_routing(
         details["strong_and_weak_by_family"] = by_family
     if Part.REGRET in parts:
         with progress("streams", seeds * len(scenarios)) as ticker:
-            results += measure_regret(scenarios, tasks=tasks, seeds=seeds, on_done=ticker.advance)
+            results += measure_regret(
+                scenarios, tasks=tasks, seeds=seeds, first_seed=first_seed, on_done=ticker.advance
+            )
     emit_and_exit("routing", tuple(results), details, as_json=as_json)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.routing.off_policy import HIGH, LOW
+from benchmarks.routing.coverage import judged
 from upturn.arbiter import (
     Candidate,
     DiscountedThompson,
@@ -29,7 +29,6 @@ from upturn.arbiter import (
     running_means,
     self_normalised,
 )
-from upturn.interval import clopper_pearson_interval
 from upturn.records import Result, Task
 
 WAVE = 20
@@ -125,9 +124,8 @@ def measure_full_information(
 ) -> tuple[Result, ...]:
     """Returns the coverage of every estimator and routing in every cell, and of the gain over the logged routing.
 
-    A coverage breaks its bar where its own 95 % interval lies outside of it. IPS and switch-DR have the intervals
-    of SNIPS and DR."""
-    results: list[Result] = []
+    IPS and switch-DR have the intervals of SNIPS and DR."""
+    coverages: dict[str, list[bool]] = {}
     for index, cell in enumerate(cells):
         source = graded(recording) if cell.is_graded else recording
         rng = np.random.default_rng([seed, index])
@@ -148,8 +146,8 @@ def measure_full_information(
                     continue  # the target is the logged routing: the gain is known to be 0
                 _count(hits, f"gain_{estimand.name}", gain, estimand.truth - _logged_value(source, logged))
             on_done()
-        results += [_coverage(cell, name, found, has_bars) for name, found in hits.items()]
-    return tuple(results)
+        coverages |= {f"{cell.name}_{name}_coverage": found for name, found in hits.items()}
+    return judged(coverages, has_bars=has_bars)
 
 
 def _logged_value(recording: Recording, logged: Sequence[LoggedOutcome]) -> float:
@@ -161,11 +159,3 @@ def _logged_value(recording: Recording, logged: Sequence[LoggedOutcome]) -> floa
 def _count(hits: dict[str, list[bool]], name: str, estimate: OffPolicyEstimate, truth: float) -> None:
     if estimate.low is not None and estimate.high is not None:
         hits.setdefault(name, []).append(estimate.low <= truth <= estimate.high)
-
-
-def _coverage(cell: Cell, name: str, hits: Sequence[bool], has_bars: bool) -> Result:
-    limits = clopper_pearson_interval(sum(hits), len(hits))
-    result = limits.result(f"{cell.name}_{name}_coverage")
-    if not has_bars:
-        return result
-    return replace(result, bar=f"{LOW:g} to {HIGH:g}", holds=limits.high >= LOW and limits.low <= HIGH)

@@ -6,11 +6,12 @@ the coverage is that of every estimate that is shown.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.routing.coverage import judged
 from upturn.arbiter import (
     Candidate,
     DiscountedThompson,
@@ -24,7 +25,6 @@ from upturn.arbiter import (
     running_means,
     self_normalised,
 )
-from upturn.interval import clopper_pearson_interval
 from upturn.records import Alternative, Decision, Result, Task
 
 RATES: Mapping[str, Mapping[str, float]] = {
@@ -37,8 +37,6 @@ RATES: Mapping[str, Mapping[str, float]] = {
 VERSIONS = ("a@1", "b@1", "c@1")
 WAVE = 20
 """Decisions between two updates of the policy."""
-LOW, HIGH = 0.93, 0.97
-"""Bounds of the coverage of 95 % intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +121,9 @@ def measure_coverage(
     has_bars: bool = True,
     on_done: Callable[[], None] = lambda: None,
 ) -> tuple[Result, ...]:
-    """The coverage of every estimator and estimand in every cell, and the bias of the estimates.
-
-    A coverage breaks its bar where its own 95 % interval lies outside of it.
-    """
-    results: list[Result] = []
+    """The coverage of every estimator and estimand in every cell, and the bias of the estimates."""
+    coverages: dict[str, list[bool]] = {}
+    biases: list[Result] = []
     for index, cell in enumerate(cells):
         rng = np.random.default_rng([seed, index])
         covered: dict[tuple[str, str], list[bool]] = {}
@@ -146,15 +142,10 @@ def measure_coverage(
         truths = {estimand.name: estimand.truth for estimand in estimands()}
         for (method, name), hits in covered.items():
             prefix = f"n{cell.decisions}_floor{cell.floor:g}_{method}_{name}"
-            limits = clopper_pearson_interval(sum(hits), len(hits))
-            coverage = limits.result(f"{prefix}_coverage")
-            if has_bars:
-                holds = limits.high >= LOW and limits.low <= HIGH
-                coverage = replace(coverage, bar=f"{LOW:g} to {HIGH:g}", holds=holds)
-            results.append(coverage)
+            coverages[f"{prefix}_coverage"] = hits
             bias = float(np.mean(values[method, name])) - truths[name]
-            results.append(Result(f"{prefix}_bias", bias, "reward", n=len(hits)))
-    return tuple(results)
+            biases.append(Result(f"{prefix}_bias", bias, "reward", n=len(hits)))
+    return (*judged(coverages, has_bars=has_bars), *biases)
 
 
 def _count(

@@ -202,14 +202,19 @@ def regret(learner: Learner, stream: Stream) -> float:
 
 
 def measure_regret(
-    scenarios: Sequence[str], *, tasks: int, seeds: int, on_done: Callable[[], None] = lambda: None
+    scenarios: Sequence[str],
+    *,
+    tasks: int,
+    seeds: int,
+    first_seed: int = 0,
+    on_done: Callable[[], None] = lambda: None,
 ) -> list[Result]:
     """Returns the regret of each policy and of Vowpal Wabbit's best, and their difference, by scenario."""
     results: list[Result] = []
     for scenario in scenarios:
         ours: dict[str, list[float]] = {name: [] for name in POLICIES}
         theirs: dict[str, list[float]] = {explorer: [] for explorer in VOWPAL}
-        for seed in range(seeds):
+        for seed in range(first_seed, first_seed + seeds):
             stream = make_stream(scenario, tasks, seed)
             for name, make in POLICIES.items():
                 ours[name].append(regret(Upturn(make()), stream))

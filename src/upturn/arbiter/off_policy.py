@@ -34,7 +34,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from upturn.arbiter.off_policy_interval import Precision, interval_of_gain, interval_of_mean
+from upturn.arbiter.off_policy_interval import Precision, interval_of_gain, interval_of_mean, interval_of_robust
+from upturn.arbiter.off_policy_variance import Options, Outcomes, ScoreVariance, expected_variance, freedom_of
 from upturn.records import Decision
 
 SWITCH_WEIGHT = 10.0
@@ -260,19 +261,40 @@ class _Predictions(NamedTuple):
     """For the chosen version."""
     expected: NDArray[np.float64]
     """The mean over the target's probabilities."""
+    options: Options
+    """The versions that the target may choose."""
+    cells: Mapping[_Cell, int]
+    """Indices of families and versions."""
 
 
 def _predict(draws: _Draws, model: RewardModel) -> _Predictions:
-    pairs = list(zip(draws.decisions, draws.shares, strict=True))
-    return _Predictions(
-        np.array([model(decision, decision.chosen) for decision in draws.decisions]),
-        np.array(
-            [
-                fsum(share * model(decision, version) for version, share in shares.items() if share)
-                for decision, shares in pairs
-            ]
-        ),
-    )
+    cells: dict[_Cell, int] = {}
+    rows: list[tuple[int, int, float, float, float]] = []
+    expected: list[float] = []
+    for index, (decision, shares) in enumerate(zip(draws.decisions, draws.shares, strict=True)):
+        logged = {option.agent_version: option.probability for option in decision.alternatives}
+        terms: list[float] = []
+        for version, share in shares.items():
+            if share:
+                cell = cells.setdefault((decision.family, version), len(cells))
+                predicted = model(decision, version)
+                terms.append(share * predicted)
+                if probability := logged.get(version, 0.0):  # 0 only after the first decision of an episode
+                    rows.append((index, cell, share, probability, predicted))
+        expected.append(fsum(terms))
+    table = np.array(rows).reshape(-1, 5)
+    options = Options(table[:, 0].astype(int), table[:, 1].astype(int), table[:, 2], table[:, 3], table[:, 4])
+    chosen = np.array([model(decision, decision.chosen) for decision in draws.decisions])
+    return _Predictions(chosen, np.array(expected), options, cells)
+
+
+def _expected_variance(draws: _Draws, predictions: _Predictions) -> ScoreVariance:
+    """Returns the variance that the logged probabilities give to DR, if every decision were a draw of its own."""
+    cells = dict(predictions.cells)
+    chosen = [cells.setdefault((decision.family, decision.chosen), len(cells)) for decision in draws.decisions]
+    versions: dict[str, int] = {}
+    by_cell = [versions.setdefault(version, len(versions)) for _, version in cells]
+    return expected_variance(predictions.options, Outcomes(draws.rewards, np.array(chosen), np.array(by_cell)))
 
 
 def _inverse_propensity(draws: _Draws, snips: OffPolicyEstimate) -> OffPolicyEstimate:
@@ -291,7 +313,19 @@ def _self_normalised(draws: _Draws) -> OffPolicyEstimate:
 
 def _doubly_robust(draws: _Draws, predictions: _Predictions) -> OffPolicyEstimate:
     residuals = draws.rewards - predictions.chosen
-    return _estimate("dr", draws, predictions.expected + draws.weights * residuals)
+    scores = predictions.expected + draws.weights * residuals
+    estimate = _estimate("dr", draws, scores)
+    if estimate.value is None or estimate.standard_error is None:
+        return estimate
+    expected = _expected_variance(draws, predictions)
+    single = float(scores.var(ddof=1)) / len(scores) if len(scores) > 1 else 0.0
+    # Outcomes of one episode depend on each other: both variances grow alike (Kish 1965, the design effect).
+    effect = max(estimate.standard_error**2 / single, 1.0) if single else 1.0
+    deviations = np.asarray(np.bincount(draws.draws, scores - estimate.value), dtype=np.float64)
+    observed = ScoreVariance(estimate.standard_error**2, freedom_of(deviations))
+    expected = expected._replace(variance=expected.variance * effect)
+    low, high = interval_of_robust(estimate.value, observed, expected, estimate.effective_samples)
+    return replace(estimate, low=low, high=high)
 
 
 def _switch_doubly_robust(
@@ -365,7 +399,7 @@ def _estimate(method: Method, draws: _Draws, scores: NDArray[np.float64]) -> Off
         change = float(np.mean((draws.draw_weights - 1.0) ** 2))
         low, high = interval_of_gain(value, precision, change / independent)
     else:
-        low, high = interval_of_mean(value, precision, is_robust=method == "dr")
+        low, high = interval_of_mean(value, precision)
     return replace(estimate, value=value, standard_error=error, low=low, high=high)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b, sha256
+from itertools import accumulate
 from math import fsum
 from typing import Literal
 
@@ -283,8 +284,9 @@ class Router:
         agent = self._describe(family, candidates[index])
         if len(candidates) == 1:
             return f"{agent} is the only eligible agent for {family}"
-        leader = probabilities.index(max(probabilities))
-        if probabilities[leader] == min(probabilities):
+        most = max(probabilities)
+        leader = probabilities.index(most)
+        if most == probabilities[0] == min(probabilities):
             return f"{name} gives all {len(candidates)} agents equal chances for {family}; drew {agent}"
         probability = f"probability {probabilities[index]:.3f}"
         if index == leader or probabilities[index] == probabilities[leader]:
@@ -374,9 +376,7 @@ def _candidate(agent: str, version: str, handicap: float) -> Candidate:
 
 def _sample(probabilities: Sequence[float], uniform: float) -> int:
     """Returns the index whose slice of [0, 1) contains ``uniform``."""
-    edge = 0.0
-    for index, probability in enumerate(probabilities):
-        edge += probability
+    for index, edge in enumerate(accumulate(probabilities)):
         if uniform < edge:
             return index
     return len(probabilities) - 1  # by rounding, the last edge may be below 1

@@ -9,6 +9,8 @@ from upturn.records import fields_json, from_fields, record
 
 MAX_FAMILIES = 64
 """Maximum number of families whose posterior means are kept; all are dropped when there are more."""
+RECENT_FAMILIES = 8
+"""Number of families whose posterior means are computed again when an outcome arrives, not at the next decision."""
 DEFAULT_DISCOUNT = 0.995
 """Factor on the counts of a family with each outcome in it (docs/decisions.md)."""
 
@@ -57,7 +59,7 @@ class Tally:
         self.borrow = borrow
         self._families: dict[str, dict[str, Count]] = {}
         self._posteriors: dict[str, dict[str, Posterior]] = {}  # version → family, since its counts changed
-        self._means: dict[str, dict[str, float]] = {}  # family → version, since the version's counts changed
+        self._means: dict[str, dict[str, float]] = {}  # family → version; the latest used family is last
 
     def add(self, family: str, version: str, reward: float | None) -> None:
         """Counts one outcome: a reward in [0, 1], or None for a missing verdict, which is only counted."""
@@ -70,8 +72,6 @@ class Tally:
             return
         counts.setdefault(version, Count())
         self._posteriors.pop(version, None)
-        for means in self._means.values():
-            means.pop(version, None)
         if self.discount < 1:
             self._posteriors.clear()
             self._means.clear()
@@ -87,6 +87,9 @@ class Tally:
             outcomes=count.outcomes + 1,
             reward=count.reward + reward,
         )
+        for number, (name, means) in enumerate(reversed(self._means.items())):
+            if means.pop(version, None) is not None and number < RECENT_FAMILIES:
+                means[version] = self._mean(name, version)
 
     def count(self, family: str, version: str) -> Count:
         """Returns the version's count in the family; all 0 if it has no outcomes."""
@@ -104,15 +107,18 @@ class Tally:
 
     def means(self, family: str, versions: Sequence[str]) -> list[float]:
         """Returns the posterior mean of each version's success rate in the family."""
-        means = self._means.get(family)
-        if means is None:
-            if len(self._means) >= MAX_FAMILIES:
-                self._means.clear()
-            means = self._means[family] = {}
-        for name in [name for name in versions if name not in means]:
-            alpha, beta = self._shape(family, name)
-            means[name] = alpha / (alpha + beta)
-        return list(map(means.__getitem__, versions))
+        if len(self._means) > MAX_FAMILIES:
+            self._means.clear()
+        means = self._means[family] = self._means.pop(family, {})
+        try:
+            return list(map(means.__getitem__, versions))
+        except KeyError:
+            means.update({name: self._mean(family, name) for name in versions if name not in means})
+            return [means[name] for name in versions]
+
+    def _mean(self, family: str, version: str) -> float:
+        alpha, beta = self._shape(family, version)
+        return alpha / (alpha + beta)
 
     def _shape(self, family: str, version: str) -> Shape:
         """Returns the parameters of the posterior."""

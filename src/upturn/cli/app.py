@@ -38,7 +38,10 @@ UPTURN: dict[str, Target] = {
     "model": Target("upturn.cli.model:model_app", "Show and rebuild the models that ship with Upturn."),
     "ingest": Target("upturn.cli.ingest:ingest", "Import recorded trajectories or feedback into a pool."),
     "pool": Target("upturn.cli.pool:pool_app", "Inspect, check and export the trajectories in a pool."),
-    "route": Target("upturn.cli.route:route_app", "Replay recordings through routing policies; explain decisions."),
+    "route": Target(
+        "upturn.cli.route:route_app",
+        "Replay recordings, evaluate new policies, freeze the router, explain decisions.",
+    ),
     "agents": Target("upturn.cli.agents:agents_app", "Show, limit, validate and deploy agents."),
     "env": Target("upturn.cli.env.commands:env_app", "List, validate, play and benchmark environments."),
     "eval": Target(

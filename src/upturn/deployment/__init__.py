@@ -21,6 +21,7 @@ from upturn.deployment.best_agent import BestAgent, BestAgentRule, BestAgentSear
 from upturn.deployment.best_agent_simulation import EXPERIMENTS, best_agent_results
 from upturn.deployment.canary import Canary, episode_digest
 from upturn.deployment.episode import Awaited, Episode, Served, episodes_of, split_settled
+from upturn.deployment.paired_test import holm
 from upturn.deployment.plan import (
     FALSE_FAILURES,
     PLAN_STEPS,
@@ -96,6 +97,7 @@ __all__ = [
     "grid",
     "history_of",
     "hold",
+    "holm",
     "identify_best",
     "incumbent_of",
     "pairs_of",

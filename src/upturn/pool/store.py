@@ -252,7 +252,7 @@ class WriterLock:
             os.close(self._descriptor)
             raise StoreBusyError(
                 f"the pool {str(pool_path)!r} is being written by process {holder}; "
-                "wait until it ends, stop it, or open the pool read-only"
+                "wait until it ends, stop it, name another pool, or open this one read-only"
             ) from exc
         with suppress(OSError):  # the process id is only informative; writes report a full disk
             os.ftruncate(self._descriptor, 0)

@@ -26,9 +26,9 @@ class LinUCB(RegressionPolicy):
         super().__init__("lin_ucb", floor, 1.0, alpha=alpha)
         self.alpha = alpha
 
-    def limits(self, features: Sequence[float], versions: Sequence[str]) -> Array:
+    def limits(self, features: Sequence[float] | Array, versions: Sequence[str]) -> Array:
         """Returns the upper confidence limit of each version, shape (K,)."""
-        means, variances = self._predicted(np.array(features), tuple(versions), np.zeros(SIZE))
+        means, variances = self._predicted(np.asarray(features), tuple(versions), np.zeros(SIZE))
         return means + self.alpha * np.sqrt(variances)
 
     def _complete(self, name: str) -> Regression:
@@ -36,7 +36,7 @@ class LinUCB(RegressionPolicy):
 
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
         offered = self._offered(candidates)
-        return shared_equally(self.limits(self.features(task), offered.versions) - offered.handicaps)
+        return shared_equally(self.limits(self._features_of(task), offered.versions) - offered.handicaps)
 
     def _update(self, decision: Decision, reward: float) -> None:
         if decision.features:  # a decision of a policy without features teaches only the counts
@@ -71,7 +71,7 @@ class LinearThompson(RegressionPolicy):
 
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
         offered = self._offered(candidates)
-        means, variances = self._predicted(np.array(self.features(task)), offered.versions, self._prior())
+        means, variances = self._predicted(self._features_of(task), offered.versions, self._prior())
         return probability_largest(means - offered.handicaps, self.noise * np.sqrt(variances))
 
     def _update(self, decision: Decision, reward: float) -> None:

@@ -58,16 +58,16 @@ class LogisticThompson(RegressionPolicy):
 
     def _scores(self, task: Task, candidates: Sequence[Candidate]) -> Array:
         offered = self._offered(candidates)
-        means, deviations = self.rates(self.features(task), offered.versions)
+        means, deviations = self.rates(self._features_of(task), offered.versions)
         best = probability_largest(means - offered.handicaps, deviations) ** self.agreement
         return np.asarray(best / best.sum(), dtype=np.float64)
 
-    def rates(self, features: Sequence[float], versions: Sequence[str]) -> tuple[Array, Array]:
+    def rates(self, features: Sequence[float] | Array, versions: Sequence[str]) -> tuple[Array, Array]:
         """Returns means m and deviations of the versions' success rates, each (K,).
 
         For odds z of variance v, ``m = σ(z / √(1 + π v / 8))`` (MacKay 1992) and the deviation is
         ``m (1 − m) √(v / (1 + π v / 8))``, .212 instead of .208 for z = 0 and v = 1."""
-        odds, variances = self._predicted(np.array(features), tuple(versions), self._prior())
+        odds, variances = self._predicted(np.asarray(features), tuple(versions), self._prior())
         spread = 1 + pi / 8 * variances
         means = special.expit(odds / np.sqrt(spread))
         return means, means * (1 - means) * np.sqrt(variances / spread)

@@ -77,7 +77,9 @@ def _among_contenders(means: Array, deviations: Array, lowest: float, tops: Arra
     if means[0] == means[-1] and means.min() == means.max() and deviations.min() == deviations.max():
         return np.full(len(means), 1 / len(means))
     if len(means) > _MANY:
-        lowest = max(lowest, float(np.partition(means, -_MANY)[-_MANY]))
+        ordered = means.copy()
+        ordered.partition(len(means) - _MANY)
+        lowest = max(lowest, float(ordered[-_MANY]))
     points, weights = _grid(means, deviations, lowest, float(np.maximum.reduce(tops)))
     return _shares(points, weights, means, deviations)
 

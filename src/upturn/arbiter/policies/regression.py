@@ -6,6 +6,7 @@ context predicts what versions do there on average. Matrices are updated in doub
 are uncorrelated with the others, with mean 0 and the variance of the prior.
 """
 
+from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from upturn.arbiter.features import SIZE
 from upturn.arbiter.policies.base import Array, FeaturePolicy
 from upturn.arbiter.policies.change import ChangeDetector, Run
 from upturn.errors import RecordError
-from upturn.records import fields_json, from_fields, record
+from upturn.records import Task, fields_json, from_fields, record
 
 MAX_STACKS = 8
 """Maximum number of sets of candidates whose matrices are kept; all are dropped when there are more."""
@@ -98,20 +99,28 @@ class RegressionPolicy(FeaturePolicy):
         super().__init__(name, floor, precision=precision, **settings)
         self.precision = precision
         self._pooled = Regression(1.0)
+        self._pooled_weights: Array = np.zeros(SIZE)
         self._versions: dict[str, Regression] = {}
         self._known = np.zeros(0, dtype=np.intp)  # the features that an outcome has had
         self._stacks: dict[tuple[str, ...], _Stack] = {}  # by the versions of recent decisions
 
     def _prior(self) -> Array:
         """Returns the weights of the regression over all versions, shape (SIZE,)."""
-        return np.asarray(self._pooled.inverse @ self._pooled.moment, dtype=np.float64)
+        return self._pooled_weights
+
+    def _solve_prior(self) -> None:
+        self._pooled_weights = np.asarray(self._pooled.inverse @ self._pooled.moment, dtype=np.float64)
+
+    def _features_of(self, task: Task) -> Array:
+        """Returns the features of a task as an array; by way of ``array`` in half the time."""
+        return np.frombuffer(array("d", self.features(task)))
 
     def _predicted(self, features: Array, names: tuple[str, ...], prior: Array) -> tuple[Array, Array]:
         """Returns ``θᵀx`` and ``xᵀ A⁻¹ x`` of the versions, each (K,); ``prior`` is the prior mean of θ."""
         inverses, moments = self._stacks.get(names) or self._stack(names)
         known = features[self._known]
         directions = (inverses @ known.astype(np.float32)).reshape(moments.shape).astype(np.float64)
-        means = np.einsum("kd,kd->k", directions, moments) + directions @ (self.precision * prior[self._known])
+        means = np.vecdot(directions, moments) + directions @ (self.precision * prior[self._known])
         unknown = max(float(features @ features) - float(known @ known), 0.0) / self.precision
         return means, np.maximum(directions @ known, 0.0) + unknown
 
@@ -137,7 +146,8 @@ class RegressionPolicy(FeaturePolicy):
         return np.asarray(regression.inverse @ (regression.moment + self.precision * prior), dtype=np.float64)
 
     def _refresh(self, name: str) -> None:
-        """Copies a version's regression to the matrices of recent candidates."""
+        """Copies what was learned of a version to what decisions read."""
+        self._solve_prior()
         known = self._complete(name).known()
         if np.count_nonzero(known) > np.count_nonzero(known[self._known]):
             self._know(known)
@@ -177,6 +187,7 @@ class RegressionPolicy(FeaturePolicy):
         state = from_fields(BankState, learned)
         versions = {name: Regression(self.precision).load(saved) for name, saved in state.versions.items()}
         self._pooled, self._versions = Regression(1.0).load(state.pooled), versions
+        self._solve_prior()
         self._known = np.zeros(0, dtype=np.intp)
         self._stacks.clear()
         for name in versions:

@@ -39,7 +39,7 @@ def refusals(left: Left | None) -> Iterator[None]:
 def busy(episode: str, count: int) -> RequestError:
     """Returns the error for the seal of an episode of which ``count`` calls are being answered."""
     return RequestError(
-        f"{count} calls of episode {episode!r} are being answered; seal it when they have ended",
+        f"calls of episode {episode!r} are being answered ({count}); seal it when they have ended",
         status=409,
         code="episode_busy",
         retry_after_seconds=1,
