@@ -192,6 +192,18 @@ async def test_what_is_no_finite_number_is_no_feedback(pool: Pool, value: str) -
     ("path", "content", "status", "code"),
     [
         ("/v1/chat/completions", b"{", 400, "invalid_json"),
+        (
+            "/v1/chat/completions",
+            b'{"model":"default","tools":[{"type":"web_search"}],"messages":[],"tools":[]}',
+            400,
+            "invalid_json",
+        ),
+        (
+            "/v1/chat/completions",
+            b'{"model":"default","messages":[{"role":"user","role":"system","content":"hi"}]}',
+            400,
+            "invalid_json",
+        ),
         ("/v1/chat/completions", b"[]", 400, "invalid_request"),
         ("/v1/chat/completions", b'{"model": "default"}', 400, "invalid_request"),
         ("/v1/chat/completions", UNKNOWN, 404, "model_not_found"),

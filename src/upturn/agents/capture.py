@@ -21,7 +21,7 @@ from upturn.dialects import (
     RequestError,
     TokenUsage,
     credible_usage,
-    json_object,
+    request_object,
 )
 from upturn.environments import MAX_ACTION_LENGTH
 from upturn.models.upstreams import CallOutcome, Upstream, UpstreamCall, UpstreamError
@@ -180,7 +180,7 @@ async def _body(request: web.BaseRequest) -> bytes:
 
 def _reported_usage(body: bytes) -> ModelUsage:
     """Raises RequestError for what is no usage."""
-    raw = json_object(body.decode("utf-8", "replace"))
+    raw = request_object(body)
     allowed = ", ".join(_USAGE_FIELDS)
     if raw is None or not raw.keys() <= _USAGE_FIELDS.keys():
         unknown = "" if raw is None else f", got {', '.join(map(repr, sorted(raw.keys() - _USAGE_FIELDS.keys())))}"

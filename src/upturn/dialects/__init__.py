@@ -39,6 +39,7 @@ from upturn.dialects.dialect import (
     body_error,
     json_object,
     not_json,
+    request_object,
 )
 from upturn.dialects.estimate import (
     credible_usage,
@@ -91,5 +92,6 @@ __all__ = [
     "json_object",
     "message_text",
     "not_json",
+    "request_object",
     "write_event",
 ]

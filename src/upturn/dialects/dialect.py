@@ -159,3 +159,30 @@ def json_object(text: str) -> Json | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def request_object(body: bytes) -> Json | None:
+    """The object in a request's body; None = there is none, and ``read_request`` says what is wrong.
+
+    Raises RequestError for a key that occurs twice in one object: servers differ in which of both they read, and
+    one of them could see what was not checked.
+    """
+    try:
+        value = _REQUESTS.decode(body.decode("utf-8", "replace"))
+    except RequestError:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _without_duplicates(pairs: list[tuple[str, JsonValue]]) -> Json:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RequestError(f"the key {twice[:40]!r} occurs twice in one object; send it once", code="invalid_json")
+    return value
+
+
+_REQUESTS = json.JSONDecoder(object_pairs_hook=_without_duplicates)

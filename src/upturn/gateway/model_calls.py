@@ -14,7 +14,7 @@ from time import perf_counter
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from upturn.dialects import Dialect, ModelRequest, RequestError, estimated_tokens, json_object
+from upturn.dialects import Dialect, ModelRequest, RequestError, estimated_tokens, request_object
 from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
 from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
@@ -117,7 +117,7 @@ class ModelCalls:
 
         Dialects refuse tools that the provider runs; where a route allows them, they pass in the body only.
         """
-        raw = json_object(body.decode("utf-8", "replace"))
+        raw = request_object(body)
         if raw is None or not isinstance(model := raw.get("model"), str):
             return body, self._dialect.read_request(body), ()
         policy = self._service.routes.resolve(model).provider_tools

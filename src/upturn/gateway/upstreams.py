@@ -68,10 +68,10 @@ class Upstreams:
 
         One that cannot be loaded is logged: its calls fail, or go to other agents, as they would later.
         """
-        for version in self._versions.values():
+        for version in list(self._versions.values()):  # others may come meanwhile
             if version.kind == "local_model":
                 self.of(version.id)
-        for (name, _), engine in self._engines.items():
+        for (name, _), engine in list(self._engines.items()):
             try:
                 engine.load().result()
             except ModelError as exc:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -15,6 +16,7 @@ from tests.gateway.test_access_over_http import add_key, bearer
 from tests.models.upstreams.raw_server import Visit, chat_answer, raw_server
 from upturn.gateway import Source
 from upturn.loop.trainers import load_full_config
+from upturn.models import LocalModel, load_local
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.pool.access import admin_acts
 
@@ -68,6 +70,22 @@ async def served(folder: Path) -> AsyncIterator[Served]:
     file.write_text((BASE + HELPER).format(folder=folder), encoding="utf-8")
     async with live(load_full_config(file, {}), Source(file, {})) as desk:
         yield Served(desk, file)
+
+
+async def test_a_new_local_model_is_loaded_when_the_reload_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+
+    def load(name: str, **options: Any) -> LocalModel:
+        loaded.append(name)
+        return load_local(name, **options)
+
+    monkeypatch.setattr("upturn.gateway.upstreams.load_local", load)
+    async with served(tmp_path) as server:
+        server.write(BASE, HELPER, '[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n')
+        assert (await server.desk.client.post("/v1/admin/reload")).json()["added"] == ["nano"]
+        assert loaded == ["nano"]
 
 
 async def test_agents_routes_policy_and_canary_settings_apply(tmp_path: Path) -> None:

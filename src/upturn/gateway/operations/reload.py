@@ -2,7 +2,7 @@
 
 Order of steps: read and check the file; refuse what needs a new start; learn with a new policy, in a thread; then,
 without a pause, agents, upstreams, routes and policy. Up to there everything stays as it was. Last, the releases of
-agents that are gone are held, and the act is recorded.
+agents that are gone are held, new local models are loaded, and the act is recorded.
 """
 
 import asyncio
@@ -85,6 +85,7 @@ class Reloader:
             registry = self._parts.router.registry
             routing = await asyncio.to_thread(_trained, self._operators.pool, changes.config, registry)
             self._apply(changes, routing, keys)
+            await asyncio.to_thread(self._parts.upstreams.load)
             held = await asyncio.to_thread(self._parts.background.hold_stranded, changes.removed, override)
             changes = changes._replace(held=held)
             for warning in keys.warnings:
