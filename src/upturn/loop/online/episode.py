@@ -17,8 +17,8 @@ from upturn.dialects import Message, ModelRequest, Part, Reasoning, Toolbox
 from upturn.loop.online.prefix import answered_digest, conversation_digests
 from upturn.records import fields_json
 
-MAX_CONVERSATIONS = 50_000
-"""Maximum number of answered conversations in memory (about 20 MB); the least recently used is dropped first."""
+MAX_CONVERSATIONS = 20_000
+"""Maximum number of answered conversations in memory (about 8 MB); the least recently used is dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
