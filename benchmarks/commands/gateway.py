@@ -17,6 +17,12 @@ def bench_gateway(
     litellm: Annotated[
         Path | None, typer.Option(help="Executable of LiteLLM's proxy, to compare with. Default: no comparison.")
     ] = None,
+    compiled: Annotated[
+        Path | None,
+        typer.Option(
+            help="Executable of sglang-router, a compiled gateway, to compare with. Default: no comparison."
+        ),
+    ] = None,
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
@@ -28,7 +34,9 @@ def bench_gateway(
     from benchmarks.measurement import check_names, combine
 
     check_names(only or (), MEASUREMENTS)
-    plan = replace(QUICK if quick else Plan(repetitions=reps), litellm=litellm, log=print_message)
+    plan = replace(
+        QUICK if quick else Plan(repetitions=reps), litellm=litellm, compiled=compiled, log=print_message
+    )
     chosen = [name for name in MEASUREMENTS if not only or name in only]
     results, details = combine({name: MEASUREMENTS[name](plan) for name in chosen})
     emit_and_exit("gateway", results, {**details_of(plan), **details}, as_json=as_json)

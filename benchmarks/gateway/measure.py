@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.comparison import Bar, result, spread
 from benchmarks.gateway.processes import (
     Server,
+    compiled_gateway,
     litellm_gateway,
     mock_upstream,
     run_load,
@@ -53,6 +54,8 @@ class Plan:
     has_bars: bool = True
     litellm: Path | None = None
     """The executable of LiteLLM in an environment of its own; None = no comparison."""
+    compiled: Path | None = None
+    """The executable of SGLang's router, the same."""
     log: Callable[[str], None] = field(default=lambda _: None)
 
     def bar(self, limit: float, *, is_upper: bool = False) -> Bar | None:
@@ -82,9 +85,10 @@ def _stored(folder: Path) -> int:
 
 
 def measure_throughput(plan: Plan) -> Measurement:
-    """Requests per second at 64 connections; the ratio to LiteLLM's proxy where it is installed."""
+    """Requests per second at 64 connections, and those of other gateways that are installed."""
     ours: list[float] = []
     theirs: list[float] = []
+    compiled: list[float] = []
     streams: list[float] = []
     with _folder() as folder, mock_upstream(folder) as upstream, upturn_gateway(folder, upstream) as gateway:
         _checked(run_load(gateway, 8, 100), 100)
@@ -97,6 +101,9 @@ def measure_throughput(plan: Plan) -> Measurement:
             streams.append(_checked(streamed, plan.requests)["requests_per_second"])
             if plan.litellm is not None:
                 theirs.append(_litellm(plan, folder, upstream))
+            if plan.compiled is not None:
+                with compiled_gateway(folder, upstream, plan.compiled) as proxy:
+                    compiled.append(_rate(proxy, plan.requests))
         time.sleep(1.0)
         expected = 100 + 2 * plan.requests * plan.repetitions
         if (stored := _stored(folder)) != expected:
@@ -111,15 +118,21 @@ def measure_throughput(plan: Plan) -> Measurement:
         ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
         rows.insert(0, result("throughput_vs_litellm", spread(ratios), "×", plan.bar(5.0)))
         rows.append(result("throughput_litellm", spread(theirs), "requests/s"))
+    if compiled:
+        rows.append(result("throughput_compiled", spread(compiled), "requests/s"))
     return Measurement(tuple(rows))
 
 
 def _litellm(plan: Plan, folder: Path, upstream: Server) -> float:
     assert plan.litellm is not None
     with litellm_gateway(folder, upstream, plan.litellm) as proxy:
-        _checked(run_load(proxy, 8, 50), 50)
-        figures = _checked(run_load(proxy, CONNECTIONS, plan.litellm_requests), plan.litellm_requests)
-    return float(figures["requests_per_second"])
+        return _rate(proxy, plan.litellm_requests)
+
+
+def _rate(proxy: Server, requests: int) -> float:
+    """Requests per second through another gateway."""
+    _checked(run_load(proxy, 8, 50), 50)
+    return float(_checked(run_load(proxy, CONNECTIONS, requests), requests)["requests_per_second"])
 
 
 def measure_overhead(plan: Plan) -> Measurement:

@@ -142,6 +142,16 @@ def litellm_gateway(folder: Path, upstream: Server, executable: Path) -> Iterato
         yield server
 
 
+@contextmanager
+def compiled_gateway(folder: Path, upstream: Server, executable: Path) -> Iterator[Server]:
+    """SGLang's router, which is written in Rust: it passes requests on, and stores nothing."""
+    port = free_port()
+    command = [str(executable), "launch", "--host", "127.0.0.1", "--port", str(port), "--policy", "random"]
+    workers = ["--worker-urls", f"http://127.0.0.1:{upstream.port}", "--prometheus-port", str(free_port())]
+    with _server("compiled", [*command, *workers], port, folder, PYTHONPATH="") as server:
+        yield server
+
+
 def run_load(server: Server, connections: int, requests: int, *options: str) -> dict[str, Any]:
     """The figures of a load from a process of its own."""
     command = [sys.executable, "-m", "benchmarks.gateway.load", server.url, "default"]
