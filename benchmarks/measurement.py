@@ -112,10 +112,7 @@ def check_names(names: Iterable[str], known: Iterable[str]) -> None:
 def combine(measurements: Mapping[str, Measurement]) -> tuple[list[Result], dict[str, JsonValue]]:
     """All results, and the details by name."""
     results = [result for measurement in measurements.values() for result in measurement.results]
-    details: dict[str, JsonValue] = {
-        name: dict(measurement.details) for name, measurement in measurements.items() if measurement.details
-    }
-    return results, details
+    return results, {name: dict(measurement.details) for name, measurement in measurements.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
