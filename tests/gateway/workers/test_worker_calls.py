@@ -47,8 +47,8 @@ def call_in(pool: Pool, episode: str) -> Call:
 
 def comparable(content: str, episode: str, decision: str) -> str:
     """The content without what differs between any two calls: names and times."""
-    for own in filter(None, (episode, decision)):
-        content = content.replace(own, "its own")
+    for name in filter(None, (episode, decision)):
+        content = content.replace(name, "its name")
     return re.sub(r'"(created|created_at|completed_at)":\s*\d+', "", content)
 
 

@@ -129,8 +129,8 @@ def check_tokens(parent: AgentVersion, settings: TeacherSettings) -> None:
     differently.
     """
     name = settings.tokenizer or settings.model
-    own, other = _tokenizer(model_folder(parent.model)), _tokenizer(model_folder(name))
-    problem = token_difference(own, other)
+    student, other = _tokenizer(model_folder(parent.model)), _tokenizer(model_folder(name))
+    problem = token_difference(student, other)
     if problem is not None:
         raise ConfigError(
             [
@@ -140,16 +140,16 @@ def check_tokens(parent: AgentVersion, settings: TeacherSettings) -> None:
         )
 
 
-def token_difference(own: "Tokenizer", other: "Tokenizer") -> str | None:
+def token_difference(student: "Tokenizer", other: "Tokenizer") -> str | None:
     """The first difference between two tokenizers, as words; None = they have the same tokens."""
-    mine, theirs = own.get_vocab(), other.get_vocab()
+    mine, theirs = student.get_vocab(), other.get_vocab()
     for token, number in sorted(mine.items(), key=lambda item: item[1]):
         if theirs.get(token) != number:
             return f"token {number} is {token!r} here and {other.id_to_token(number)!r} there"
     if len(mine) != len(theirs):
         return f"it has {len(theirs)} tokens, {len(mine)} are known here"
     for text in _PROBES:
-        here, there = (tokenizer.encode(text, add_special_tokens=False).ids for tokenizer in (own, other))
+        here, there = (tokenizer.encode(text, add_special_tokens=False).ids for tokenizer in (student, other))
         if here != there:
             return f"{text!r} is {here} here and {there} there"
     return None
@@ -185,9 +185,9 @@ def teacher_cost(parent: AgentVersion, settings: TeacherSettings | None, passes:
     """
     if settings is None or settings.url:
         return NO_COST
-    own, other = count_parameters(parent.model), count_parameters(settings.model)
+    student, other = count_parameters(parent.model), count_parameters(settings.model)
     return TeacherCost(
-        other * _FLOAT_BYTES[settings.weights], other / own * (passes if settings.estimator == "full" else 1)
+        other * _FLOAT_BYTES[settings.weights], other / student * (passes if settings.estimator == "full" else 1)
     )
 
 
