@@ -259,7 +259,14 @@ def test_any_generator_answers_and_decides_how_its_tokens_are_drawn(nano: LocalM
             max_length=lambda: 512,
             applies_sampling=False,
         )
-        wishes = {"temperature": 0.2, "top_p": 0.5, "top_k": 3, "seed": 7, "stop": ["x"], "max_tokens": 30}
+        wishes: dict[str, Any] = {
+            "temperature": 0.2,
+            "top_p": 0.5,
+            "top_k": 3,
+            "seed": 7,
+            "stop": ["x"],
+            "max_tokens": 30,
+        }
         _, outcome = await answered(upstream, call_of(**wishes))
         assert outcome.answer is not None
         assert outcome.answer.parts == (Text("mail.move id=m27"),)
