@@ -300,7 +300,8 @@ def test_ready_shows_what_can_train_on_traffic(tmp_path: Path) -> None:
     assert run_json(*arguments, "--tenant", "other", exit_code=1)["traffic"] == {}
     endpoints = tmp_path / "endpoints.toml"
     endpoints.write_text(
-        '[[agents]]\nname = "gpt"\nkind = "endpoint"\nurl = "http://127.0.0.1:9/v1"\nmodel = "x"\n[loop]\ntrain = []\n'
+        '[[agents]]\nname = "gpt"\nkind = "endpoint"\nurl = "http://127.0.0.1:9/v1"\n'
+        'model = "x"\n[loop]\ntrain = []\n'
     )
     refused = run_json("pool", "ready", "--pool", path, "--config", endpoints, exit_code=1)["traffic"]
     assert {way["refusal"].partition(":")[0] for way in refused.values()} == {"the configuration trains no agent"}
