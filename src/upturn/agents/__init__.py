@@ -1,7 +1,7 @@
 """How agents act, and rollouts: agents acting in environments until a trajectory is complete.
 
 Start with ``agent`` (the contract) and ``rollout``; ``build`` makes an agent from its version. The agents are
-``tool``, ``endpoint`` (with ``call_form``) and ``program`` (with ``capture``); ``context`` keeps prompts within a
+``tool``, ``endpoint`` (with ``call_form``) and those of ``program``; ``context`` keeps prompts within a
 token budget. ``cluster`` and ``ray_workers`` run rollouts in other processes. Not here: environments, training data
 (``upturn.training.data``) and which version gets a task (``upturn.loop``).
 """

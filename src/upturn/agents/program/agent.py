@@ -17,8 +17,8 @@ from typing import TypeAlias
 from upturn.agents.agent import ModelSession, Reply
 from upturn.agents.call_form import TextForm
 from upturn.agents.call_thread import call_function
-from upturn.agents.capture import CaptureServer, stored_calls
 from upturn.agents.context import observation_text
+from upturn.agents.program.capture import CaptureServer, stored_calls
 from upturn.dialects import ModelAnswer, Text
 from upturn.environments import MAX_ACTION_LENGTH, action_text, recordable_text
 from upturn.models import PLAIN_NAME, FunctionNames, tool_schema

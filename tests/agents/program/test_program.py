@@ -14,7 +14,7 @@ import pytest
 from tests.agents.model_server import Served, serving
 from tests.agents.test_native_calls import KIT, answered, call_of, office_task, oracle_actions
 from upturn.agents import Attempt, ProgramAgent, RolloutRequest, Setting, build, rollout
-from upturn.agents.capture import CapturedCall, CapturedCalls, stored_calls
+from upturn.agents.program.capture import CapturedCall, CapturedCalls, stored_calls
 from upturn.config import Limits, UpstreamConfig
 from upturn.dialects import DIALECTS, Message, ModelRequest, Text, TokenUsage
 from upturn.environments import tools_of, verify
@@ -219,7 +219,7 @@ def test_calls_are_stored_without_repetition_and_within_limits() -> None:
 
 
 def test_the_pages_example_works() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
     start = page.index("import httpx2\n")
     names: dict[str, Any] = {}
     exec(page[start : page.index("```", start)], names)
