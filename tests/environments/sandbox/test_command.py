@@ -21,7 +21,11 @@ DAEMON = '(setsid sh -c "exec 9> $0; printf started >&9; sleep 300" &); echo cal
 
 
 async def call(*command: str, folder: Path = Path("/"), **options: Any) -> CommandEnd:
-    given = {"environment": {MARKER: "1", "PATH": os.environ["PATH"]}, "input": b"", "output_limit": 1000}
+    given: dict[str, Any] = {
+        "environment": {MARKER: "1", "PATH": os.environ["PATH"]},
+        "input": b"",
+        "output_limit": 1000,
+    }
     return await run_command(command, folder=folder, **(given | options))
 
 

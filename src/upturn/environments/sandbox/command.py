@@ -1,8 +1,9 @@
 """A command in processes of its own, which have all ended when its call returns.
 
 Without a sandbox. What holds then: the command, its children and its daemons end with the call, with the caller's
-cancellation, at the time-out and with the death of this process, also by ``kill -9`` (``supervisor``). What does not: a
-command may kill its supervisor and leave daemons behind, use all memory and processes, and do whatever the user may.
+cancellation, at the time-out and with the death of this process, also by ``kill -9`` (``supervisor``). What does
+not: a command may kill its supervisor and leave daemons, use all memory and processes, and do whatever the user
+may.
 """
 
 import asyncio
@@ -42,11 +43,11 @@ async def run_command(
     output_limit: int,
     timeout_seconds: float | None = None,
 ) -> CommandEnd:
-    """Runs a program, not through a shell; all processes that it started have ended when this returns or raises.
+    """Runs a program without a shell; all processes that it started have ended when this returns or raises.
 
     ``environment``: all its variables. ``input``: on its standard input, which is closed then. ``folder``: where it
-    starts. ``output_limit``: bytes kept of its standard output, and as many of its errors; what it writes beyond does
-    not take memory. ``timeout_seconds``: None = no limit. Raises OSError where it cannot start.
+    starts. ``output_limit``: bytes kept of its standard output, and as many of its errors; writing beyond takes
+    no memory. ``timeout_seconds``: None = no limit. Raises OSError where it cannot start.
     """
     ours, theirs = socket.socketpair()
     with ours:
@@ -94,14 +95,14 @@ class _Streams(asyncio.SubprocessProtocol):
         if len(kept) > 2 * self._limit:  # not at every piece: each deletion moves the rest
             self._cut(kept)
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         if fd == 0:
             self.takes_input = False
 
     def process_exited(self) -> None:
         self.exited.set()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.closed.set()
 
     def texts(self) -> tuple[str, str]:

@@ -1,9 +1,10 @@
 """Runs a command and ends every process that it leaves behind. A script of its own: standard library only.
 
-Order of work: become the reaper of orphaned descendants (``PR_SET_CHILD_SUBREAPER``), start the command in a session
-of its own, wait until it ends or the control socket closes, end all descendants, write how the command ended to the
-control socket. An orphan's parent becomes this process, so a daemon (double fork and ``setsid``) stays a descendant.
-Where this process is killed, the kernel kills the command (``PR_SET_PDEATHSIG``), but not daemons of it.
+Order of work: become the reaper of orphaned descendants (``PR_SET_CHILD_SUBREAPER``), start the command in a
+session of its own, wait until it ends or the control socket closes, end all descendants, write how the command
+ended to the control socket. An orphan's parent becomes this process, so a daemon (double fork and ``setsid``)
+stays a descendant. Where this process is killed, the kernel kills the command (``PR_SET_PDEATHSIG``), but no
+daemons of it.
 """
 
 import ctypes
@@ -30,8 +31,8 @@ _RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 def supervise(action: Callable[[], object], control: int, parent: int) -> None:
     """Runs ``action`` in a child process; returns when it and all its descendants have ended.
 
-    ``control``: a socket whose other end the caller holds; closing that end ends everything. Written to it at the end:
-    ``exit N`` (negative = ended by that signal) or ``error ERRNO``. ``parent``: the process whose death ends everything.
+    ``control``: a socket whose other end the caller holds; closing that end ends everything. Written to it at the
+    end: ``exit N`` (negative = ended by that signal) or ``error ERRNO``. ``parent``: its death ends everything.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     woken, waking = os.pipe()
@@ -58,7 +59,7 @@ def supervise(action: Callable[[], object], control: int, parent: int) -> None:
 
 
 def _start(action: Callable[[], object], control: int) -> tuple[int, int]:
-    """The child, and a pipe that holds the number of the OSError of an ``action`` that did not execute a program."""
+    """The child, and a pipe that holds the number of an OSError of ``action``."""
     supervisor = os.getpid()
     failure, failing = os.pipe()
     child = os.fork()
