@@ -113,7 +113,7 @@ class ChatScript:
         return not self.template.mentions(THOUGHT_END) or THOUGHT_END in self.template.decode(token_ids)
 
     def _opened(self, start: Start) -> tuple[Message, ...]:
-        """The messages with the agent's prompt where they have none, and the tools where the template lists none."""
+        """The messages with the agent's prompt where they have none, and tools that the template does not list."""
         has_prompt = start.messages[0].role == "system"
         prompt = plain_text(start.messages[0]) if has_prompt else self._system
         if start.tools and not self._profile.lists_tools:
