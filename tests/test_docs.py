@@ -68,6 +68,9 @@ ELSEWHERE = {
     "environments.md: from itertools import count": (
         f"{ENVIRONMENTS}::test_the_pages_multi_step_example_validates"
     ),
+    "environments.md: from upturn.environments import Solved, check_environment, program_kit": (
+        f"{ENVIRONMENTS}::test_the_pages_example_for_programs_validates"
+    ),
     "models.md: import httpx2": "tests/agents/program/test_program.py::test_the_pages_example_works",
     "environments.md: import gymnasium": f"{ADAPTERS}::test_the_gymnasium_example_works",
     "environments.md: import uvicorn": f"{ADAPTERS}::test_the_openenv_example_works",

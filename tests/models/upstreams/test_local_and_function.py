@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -29,6 +30,7 @@ from upturn.models.upstreams import (
     UpstreamError,
     script_for,
 )
+from upturn.records import Action
 
 Running: TypeAlias = Callable[[Callable[[], Model]], EngineThread]
 
@@ -59,7 +61,7 @@ def running() -> Iterator[Running]:
 
         def start(model: Callable[[], Model]) -> EngineThread:
             thread = EngineThread(model)
-            stack.callback(thread.close)
+            stack.callback(lambda: asyncio.run(thread.close()))
             return thread
 
         yield start
@@ -211,6 +213,76 @@ def test_a_conversation_that_does_not_fit_is_the_fault_of_the_request(
         with pytest.raises(UpstreamError, match="reads fewer than 512") as caught:
             await answered(local(nano, engine), call)
         assert caught.value.is_fault_of_request
+
+    asyncio.run(run())
+
+
+class Recording:
+    """A Generator that keeps its requests, and answers with the tokens of one line."""
+
+    def __init__(self, token_ids: tuple[int, ...]) -> None:
+        self.token_ids = token_ids
+        self.requests: list[tuple[GenerationRequest, str | None]] = []
+        self.is_closed = False
+
+    def number(self) -> int:
+        return len(self.requests)
+
+    async def generate(
+        self,
+        request: GenerationRequest,
+        fork_cause: str | None,
+        seen: Callable[[tuple[int, ...]], None] | None,
+    ) -> Generation:
+        self.requests.append((request, fork_cause))
+        for count in range(1, len(self.token_ids)):
+            if seen is not None:
+                seen(self.token_ids[:count])
+                await asyncio.sleep(0)
+        return Generation(self.token_ids, (-0.5,) * len(self.token_ids), "stop", "v1")
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_any_generator_answers_and_decides_how_its_tokens_are_drawn(nano: LocalModel) -> None:
+    async def run() -> None:
+        renderer = nano.renderer()
+        sampled = renderer.write(Action("mail", "move", {"id": "m27"}))
+        generator = Recording(sampled)
+        upstream = LocalUpstream(
+            generator,
+            lambda: script_for(nano, renderer, ""),
+            model="nano",
+            temperature=1.0,
+            sampling=FULL_DISTRIBUTION,
+            max_length=lambda: 512,
+            applies_sampling=False,
+        )
+        wishes: dict[str, Any] = {
+            "temperature": 0.2,
+            "top_p": 0.5,
+            "top_k": 3,
+            "seed": 7,
+            "stop": ["x"],
+            "max_tokens": 30,
+        }
+        _, outcome = await answered(upstream, call_of(**wishes))
+        assert outcome.answer is not None
+        assert outcome.answer.parts == (Text("mail.move id=m27"),)
+        assert outcome.tokens is not None
+        assert outcome.tokens.token_ids[-len(sampled) :] == sampled
+        sent, _ = await answered(upstream, call_of(is_streamed=True, temperature=1.0))
+        assert "".join(texts(sent)) == "mail.move id=m27"
+        assert len(texts(sent)) > 1
+        (request, cause), (plain, _) = generator.requests
+        assert cause is None
+        assert (request.temperature, request.seed, request.max_tokens) == (1.0, 0, 30)
+        assert request.sampling == replace(FULL_DISTRIBUTION, stop=("x",))
+        assert plain.sampling == FULL_DISTRIBUTION
+        assert upstream.unapplied == {"temperature": 2, "top_p": 1, "top_k": 1, "seed": 1}
+        await upstream.close()
+        assert generator.is_closed
 
     asyncio.run(run())
 

@@ -53,7 +53,7 @@ def test_a_conversation_goes_on_with_the_tokens_that_were_sampled(
     if family == "qwen3":
         # its template shows earlier answers otherwise than the model wrote them, where these had an empty thought
         sampled = [*tokenizer.encode("<think>\n\n</think>\n\n", add_special_tokens=False), *sampled]
-    script.remember(prompt, sampled)
+    script.remember(prompt, sampled, QUESTION)
     continued, rendered = script.prompt(extended(text)), fresh.prompt(extended(text))
     assert continued.text == rendered.text
     assert script.template.decode(continued.token_ids) == fresh.template.decode(rendered.token_ids)
@@ -62,9 +62,10 @@ def test_a_conversation_goes_on_with_the_tokens_that_were_sampled(
     assert begins == (family != "qwen3")
     if begins:
         assert continued.token_ids != rendered.token_ids
+    assert continued.fork_cause == (None if begins else "history_changed")
     # another answer in its place is none of the tokens' business
     other = script.prompt(extended("Sent."))
-    assert other == fresh.prompt(extended("Sent."))
+    assert other == fresh.prompt(extended("Sent."))._replace(fork_cause="history_changed")
 
 
 def test_the_tokens_of_many_answers_are_forgotten_in_their_order(chat_tokenizer: Tokenizers) -> None:
@@ -72,10 +73,10 @@ def test_the_tokens_of_many_answers_are_forgotten_in_their_order(chat_tokenizer:
     script = script_of(tokenizer)
     prompt, end = script.prompt(QUESTION), script.stop_ids[0]
     for number in range(129):
-        script.remember(prompt, [*spelled(tokenizer, f"Sent {number}."), end])
-    fresh = script_of(tokenizer)
-    assert script.prompt(extended("Sent 0.")) == fresh.prompt(extended("Sent 0."))
-    assert script.prompt(extended("Sent 1.")) != fresh.prompt(extended("Sent 1."))
+        script.remember(prompt, [*spelled(tokenizer, f"Sent {number}."), end], QUESTION)
+    fresh = script.fresh()
+    assert script.prompt(extended("Sent 0.")).token_ids == fresh.prompt(extended("Sent 0.")).token_ids
+    assert script.prompt(extended("Sent 1.")).token_ids != fresh.prompt(extended("Sent 1.")).token_ids
 
 
 def test_control_tokens_in_messages_are_read_as_plain_text(chat_tokenizer: Tokenizers) -> None:

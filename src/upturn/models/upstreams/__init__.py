@@ -8,8 +8,8 @@ requests and answers (``dialects``), the choice of an upstream (``loop.online``)
 from upturn.models.upstreams.endpoint import EndpointUpstream
 from upturn.models.upstreams.endpoint_client import EndpointClient
 from upturn.models.upstreams.function import Answering, FunctionUpstream
-from upturn.models.upstreams.local import EngineThread, LocalUpstream
-from upturn.models.upstreams.script import Script, script_for
+from upturn.models.upstreams.local import EngineThread, Generator, LocalUpstream
+from upturn.models.upstreams.script import Prompt, Script, script_for
 from upturn.models.upstreams.upstream import (
     Attempt,
     CallOutcome,
@@ -37,8 +37,10 @@ __all__ = [
     "Exchange",
     "Forwarded",
     "FunctionUpstream",
+    "Generator",
     "Hedge",
     "LocalUpstream",
+    "Prompt",
     "Script",
     "Sender",
     "Upstream",

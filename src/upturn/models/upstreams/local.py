@@ -11,6 +11,7 @@ Not covered: images, structured output by schema.
 import asyncio
 import itertools
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -23,6 +24,7 @@ from upturn.dialects import (
     ModelRequest,
     Part,
     RequestError,
+    Sampling,
     StreamEvent,
     StreamFailure,
     StreamStart,
@@ -42,6 +44,8 @@ DEFAULT_MAX_TOKENS = 256
 """Of answers to requests without a limit."""
 _LEAST_TEMPERATURE = 1e-3
 """Below it, log-probabilities are infinite or nearly so, and the likeliest token is drawn anyway."""
+_SAMPLING = ("temperature", "top_p", "top_k", "seed")
+"""Parameters that change how tokens are drawn."""
 _REPORT_SECONDS = 0.02
 """Between two reports of the tokens so far."""
 
@@ -54,8 +58,31 @@ class ReportsTokens(Protocol):
         """All tokens that the session's call has so far."""
 
 
+class Generator(Protocol):
+    """Where the tokens of answers come from."""
+
+    def number(self) -> int:
+        """The number of a new call; unique among all calls that share the generator's model."""
+
+    async def generate(
+        self,
+        request: GenerationRequest,
+        fork_cause: str | None,
+        seen: Callable[[tuple[int, ...]], None] | None,
+        /,
+    ) -> Generation:
+        """The continuation; raises ModelError. Cancelling it ends the work.
+
+        ``fork_cause``: ``Prompt.fork_cause``. ``seen`` is called with all tokens so far, again and again, from any
+        thread, where they are known before the end; None = nobody asks.
+        """
+
+    async def close(self) -> None:
+        """Ends all work."""
+
+
 class EngineThread:
-    """A model with an event loop in a thread of its own. Started by ``load`` or the first call."""
+    """A Generator: a model with an event loop in a thread of its own. Started by ``load`` or the first call."""
 
     def __init__(self, model: Callable[[], Model]) -> None:
         """``model`` is called once, in the thread."""
@@ -74,17 +101,21 @@ class EngineThread:
         """A future with the model, once it is loaded; its error is a ModelError."""
         return asyncio.run_coroutine_threadsafe(self._loaded(), self._running())
 
-    def submit(
-        self, request: GenerationRequest, seen: Callable[[tuple[int, ...]], None] | None = None
-    ) -> "Future[Generation]":
-        """A future with the generation; cancelling it frees the engine's slot.
+    async def generate(
+        self,
+        request: GenerationRequest,
+        fork_cause: str | None,  # noqa: ARG002  as in the protocol
+        seen: Callable[[tuple[int, ...]], None] | None,
+    ) -> Generation:
+        """The generation; cancelling it frees the engine's slot. ``seen`` is called in the thread."""
+        future = asyncio.run_coroutine_threadsafe(self._generate(request, seen), self._running())
+        return await asyncio.wrap_future(future)
 
-        ``seen`` is called in the thread with all tokens so far, again and again, if the model reports them.
-        """
-        return asyncio.run_coroutine_threadsafe(self._generate(request, seen), self._running())
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stops the thread and waits for its end; calls that are still at work are cancelled."""
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:
@@ -140,18 +171,26 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 class LocalUpstream:
     """Answers calls with a local model."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a version and its run decide
         self,
-        engine: EngineThread,
+        generator: Generator,
         script: Callable[[], Script],
         *,
         model: str,
         temperature: float,
         sampling: SamplingSettings,
         max_length: Callable[[], int],
+        applies_sampling: bool = True,
     ) -> None:
-        """``script`` and ``max_length``, the longest context in tokens, are called in a thread once."""
-        self._engine = engine
+        """``script`` and ``max_length``, the longest context in tokens, are called in a thread once.
+
+        ``applies_sampling``: False = ``temperature`` and ``sampling`` hold for all calls, since training decides
+        how its policy is sampled: a request's temperature, top-p, top-k and seed are counted in ``unapplied``.
+        """
+        self._generator = generator
+        self._applies_sampling = applies_sampling
+        self.unapplied = Counter[str]()
+        """Number of calls that asked for sampling that was not applied, by parameter."""
         self._make_script = script
         self._script: Script | None = None
         self._model = model
@@ -206,7 +245,9 @@ class LocalUpstream:
 
         reads_early = request.is_streamed and not request.sampling.stop and not self._sampling.stop
         generation_request = self._request(request, script, prompt)
-        generating = asyncio.wrap_future(self._engine.submit(generation_request, seen if reads_early else None))
+        generating = asyncio.ensure_future(
+            self._generator.generate(generation_request, prompt.fork_cause, seen if reads_early else None)
+        )
         generating.add_done_callback(lambda _: reports.put_nowait(None))
         yield StreamStart(call.answer_id, self._model, TokenUsage(len(prompt.token_ids)))
         sent = ""
@@ -220,11 +261,12 @@ class LocalUpstream:
             generation = await generating
         finally:
             generating.cancel()
+            await asyncio.gather(generating, return_exceptions=True)
         usage = TokenUsage(len(prompt.token_ids), len(generation.token_ids))
         written = script.read(generation.token_ids, request)
         answer = ModelAnswer(call.answer_id, self._model, written.parts, written.finish, usage)
         rows.append(_row(prompt.token_ids, generation))
-        script.remember(prompt, generation.token_ids)
+        script.remember(prompt, generation.token_ids, request)
         for event in _unsent(answer_events(answer), sent):
             yield event
 
@@ -242,12 +284,15 @@ class LocalUpstream:
         )
 
     async def close(self) -> None:
-        """Stops the engine's thread."""
-        await asyncio.to_thread(self._engine.close)
+        """Closes the generator."""
+        await self._generator.close()
 
     def _request(self, request: ModelRequest, script: Script, prompt: Prompt) -> GenerationRequest:
-        number, wanted = self._engine.number(), request.sampling
+        number, wanted = self._generator.number(), request.sampling
         sampling = self._sampling
+        if not self._applies_sampling:
+            self.unapplied.update(name for name in _SAMPLING if getattr(wanted, name) is not None)
+            wanted = Sampling(max_tokens=wanted.max_tokens, stop=wanted.stop)
         if wanted.top_p is not None:
             sampling = replace(sampling, top_p=wanted.top_p)
         if wanted.top_k is not None:

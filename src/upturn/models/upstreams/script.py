@@ -27,6 +27,8 @@ from upturn.records import Observation
 
 _ANSWERS = 128
 """Answers whose tokens are kept, for the calls that continue them."""
+HISTORY_CHANGED = "history_changed"
+"""Cause of a prompt that does not begin with the text of an earlier one and its answer."""
 
 
 class Prompt(NamedTuple):
@@ -35,6 +37,8 @@ class Prompt(NamedTuple):
     token_ids: tuple[int, ...]
     text: str = ""
     """As the template renders it; empty = there is no template."""
+    fork_cause: str | None = None
+    """Why it does not begin with the tokens of an earlier call; None = it does, or there is no earlier call."""
 
 
 class Written(NamedTuple):
@@ -47,6 +51,9 @@ class Written(NamedTuple):
 class Script(Protocol):
     """How a model reads conversations and writes answers."""
 
+    def fresh(self) -> "Script":
+        """The same without what it remembers: calls of another attempt share no tokens with those of this one."""
+
     @property
     def stop_ids(self) -> tuple[int, ...]:
         """Tokens that end an answer."""
@@ -54,8 +61,8 @@ class Script(Protocol):
     def prompt(self, request: ModelRequest, /) -> Prompt:
         """The conversation, up to where the model writes. Raises RequestError."""
 
-    def remember(self, prompt: Prompt, token_ids: Sequence[int], /) -> None:
-        """Takes note of an answer: a prompt that extends it may begin with its tokens as they were sampled."""
+    def remember(self, prompt: Prompt, token_ids: Sequence[int], request: ModelRequest, /) -> None:
+        """Takes note of the answer to a request: a prompt that extends it begins with its tokens as sampled."""
 
     def read(self, token_ids: Sequence[int], request: ModelRequest, /) -> Written:
         """The answer in the model's output."""
@@ -67,16 +74,20 @@ class Script(Protocol):
 class CompactScript:
     """The compact grammar: the user's last message, answered by one line."""
 
-    def __init__(self, local: LocalModel, system: str) -> None:
-        self._renderer = CompactRenderer(local.tokenizer)
+    def __init__(self, renderer: CompactRenderer, system: str) -> None:
+        self._renderer = renderer
         self._system = system
+
+    def fresh(self) -> "CompactScript":
+        """Another of the same."""
+        return CompactScript(self._renderer, self._system)
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
         """The grammar's end token."""
         return self._renderer.stop_ids
 
-    def remember(self, prompt: Prompt, token_ids: Sequence[int]) -> None:
+    def remember(self, prompt: Prompt, token_ids: Sequence[int], request: ModelRequest) -> None:
         """Nothing: a prompt holds one message."""
 
     def prompt(self, request: ModelRequest) -> Prompt:
@@ -114,6 +125,10 @@ class ChatScript:
         self._answered: OrderedDict[str, tuple[int, ...]] = OrderedDict()
         """Tokens of prompts with their answers, by their text."""
 
+    def fresh(self) -> "ChatScript":
+        """Another with the same renderer."""
+        return ChatScript(self._renderer, self._system)
+
     @property
     def stop_ids(self) -> tuple[int, ...]:
         """The template's end tokens."""
@@ -135,9 +150,9 @@ class ChatScript:
             text = self.template.render(messages, self.template.mark(tools), is_open=True)
         except ModelError as exc:
             raise RequestError(str(exc), field="messages") from exc
-        return Prompt(self._tokens(text), text)
+        return self._prompt(text)
 
-    def remember(self, prompt: Prompt, token_ids: Sequence[int]) -> None:
+    def remember(self, prompt: Prompt, token_ids: Sequence[int], request: ModelRequest) -> None:  # noqa: ARG002
         """Keeps the tokens of the last answers."""
         text = prompt.text + self.template.decode(token_ids)
         self._answered[text] = (*prompt.token_ids, *token_ids)
@@ -145,14 +160,14 @@ class ChatScript:
         if len(self._answered) > _ANSWERS:
             self._answered.popitem(last=False)
 
-    def _tokens(self, text: str) -> tuple[int, ...]:
+    def _prompt(self, text: str) -> Prompt:
         known = max((start for start in self._answered if text.startswith(start)), key=len, default="")
         if not known:
-            return tuple(self.template.encode(text))
+            return Prompt(tuple(self.template.encode(text)), text, HISTORY_CHANGED if self._answered else None)
         token_ids, rest = self._answered[known], text[len(known) :]
         is_ended = token_ids[-1] in self.stop_ids
         more = self.template.encode_after(token_ids[-1], rest) if is_ended else self.template.encode(rest)
-        return (*token_ids, *more)
+        return Prompt((*token_ids, *more), text)
 
     def read(self, token_ids: Sequence[int], request: ModelRequest) -> Written:
         """Text, thoughts between ``<think>`` tags, and calls in the template's format."""
@@ -186,7 +201,7 @@ def script_for(local: LocalModel, renderer: Renderer, system: str) -> Script:
     """The script of a model; ``system``: the agent's prompt, for conversations without one."""
     if isinstance(renderer, ChatRenderer):
         return ChatScript(renderer, system)
-    return CompactScript(local, system)
+    return CompactScript(CompactRenderer(local.tokenizer), system)
 
 
 def _plain_text(message: Message) -> str:
