@@ -99,8 +99,9 @@ class Stage:
         if index is None:
             turn = self._turn(reply)
         else:
-            noted = self.turns[index]
-            turn = replace(noted, action=reply.action or noted.action, refusal=reply.refusal or noted.refusal)
+            turn = self.turns[index]
+            if reply.action is not None or reply.refusal:
+                turn = replace(turn, action=reply.action, refusal=reply.refusal, repairs=reply.repairs)
         try:
             observation, reward, is_terminated, is_truncated, info = await self.call(act)
             potential = potential_of(info)
