@@ -1,0 +1,161 @@
+"""A command in processes of its own, which have all ended when its call returns.
+
+Without a sandbox. What holds then: the command, its children and its daemons end with the call, with the caller's
+cancellation, at the time-out and with the death of this process, also by ``kill -9`` (``supervisor``). What does
+not: a command may kill its supervisor and leave daemons, use all memory and processes, and do whatever the user
+may.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_GRACE_SECONDS = 10.0
+"""For the supervisor to end all processes; longer than it tries. After that it is killed."""
+_PIPE_SECONDS = 1.0
+"""For output after the end; only a process that escaped the supervisor holds a pipe open longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended, and the last of what it wrote."""
+
+    exit_code: int | None
+    """Negative = ended by that signal; None = it was ended at its time-out."""
+    output: str
+    errors: str
+    is_cut: bool
+    """True = it wrote more than the limit to one of them, and the beginning was dropped."""
+
+
+async def run_command(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    input: bytes,  # noqa: A002  the usual word for it
+    folder: Path,
+    output_limit: int,
+    timeout_seconds: float | None = None,
+) -> CommandEnd:
+    """Runs a program without a shell; all processes that it started have ended when this returns or raises.
+
+    ``environment``: all its variables. ``input``: on its standard input, which is closed then. ``folder``: where it
+    starts. ``output_limit``: bytes kept of its standard output, and as many of its errors; writing beyond takes
+    no memory. ``timeout_seconds``: None = no limit. Raises OSError where it cannot start.
+    """
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            control = theirs.fileno()
+            argv = (sys.executable, "-I", "-S", str(_SUPERVISOR), str(control), str(os.getpid()), *command)
+            transport, streams = await asyncio.get_running_loop().subprocess_exec(
+                lambda: _Streams(output_limit),
+                *argv,
+                env=environment,
+                cwd=folder,
+                pass_fds=(control,),
+                start_new_session=True,
+            )
+        try:
+            _input_pipe(transport).write(input)
+            _input_pipe(transport).write_eof()
+            is_late = await _waits_longer(streams, timeout_seconds)
+            report = b"" if is_late else _received(ours)
+        finally:
+            ours.shutdown(socket.SHUT_RDWR)  # acts also where a fork of this process holds a copy
+            await _end(transport, streams)
+    kind, _, number = report.decode().partition(" ")
+    if kind == "error":
+        raise OSError(int(number), f"the command {command[0]!r} cannot start: {os.strerror(int(number))}")
+    ended_with = int(number) if kind else transport.get_returncode()
+    return CommandEnd(None if is_late else ended_with, *streams.texts(), streams.is_cut)
+
+
+class _Streams(asyncio.SubprocessProtocol):
+    """The last ``limit`` bytes of a process's output and of its errors."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept = {1: bytearray(), 2: bytearray()}
+        self.is_cut = False
+        self.takes_input = True
+        self.exited = asyncio.Event()
+        self.closed = asyncio.Event()
+        """After the process and both pipes."""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        kept = self._kept[fd]
+        kept += data
+        if len(kept) > 2 * self._limit:  # not at every piece: each deletion moves the rest
+            self._cut(kept)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
+        if fd == 0:
+            self.takes_input = False
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.closed.set()
+
+    def texts(self) -> tuple[str, str]:
+        """Output and errors; a character that a cut split is dropped."""
+        texts = []
+        for kept in self._kept.values():
+            if len(kept) > self._limit:
+                self._cut(kept)
+            while self.is_cut and kept and kept[0] & 0xC0 == 0x80:
+                del kept[0]
+            texts.append(kept.decode(errors="replace"))
+        return texts[0], texts[1]
+
+    def _cut(self, kept: bytearray) -> None:
+        del kept[: len(kept) - self._limit]
+        self.is_cut = True
+
+
+def _input_pipe(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
+    pipe = transport.get_pipe_transport(0)
+    assert isinstance(pipe, asyncio.WriteTransport)
+    return pipe
+
+
+async def _waits_longer(streams: _Streams, seconds: float | None) -> bool:
+    """Waits for the end; True = it did not end in that time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await streams.exited.wait()
+    except TimeoutError:
+        return True
+    return False
+
+
+def _received(control: socket.socket) -> bytes:
+    """What the supervisor wrote before it exited; empty = it was killed."""
+    control.setblocking(False)
+    try:
+        return control.recv(100)
+    except BlockingIOError:
+        return b""
+
+
+async def _end(transport: asyncio.SubprocessTransport, streams: _Streams) -> None:
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_SECONDS):
+                await streams.exited.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PIPE_SECONDS):
+                await streams.closed.wait()
+    finally:
+        if streams.takes_input:
+            _input_pipe(transport).abort()
+        transport.close()  # kills the supervisor where it still runs
+        await streams.closed.wait()
