@@ -8,14 +8,17 @@ token budget. ``cluster`` and ``ray_workers`` run rollouts in other processes. N
 
 from typing import TYPE_CHECKING
 
-from upturn.agents.agent import Agent, ModelSession, Reply
+from upturn.agents.agent import Agent, AttemptAgent, AttemptEnd, ModelSession, Reply
 from upturn.agents.branch_point import BranchPoint, branch_points, full_trajectory
 from upturn.agents.build import (
+    DEFAULT_CONTEXT_TOKENS,
     build,
+    endpoint_of,
     load_function,
     precision,
     prompt_builder_for,
     sampling,
+    script_of,
     temperature,
     template_options,
 )
@@ -45,9 +48,12 @@ else:
     __getattr__ = lazy_names(__name__, {"Attempt": "program", "ProgramAgent": "program"})
 
 __all__ = [
+    "DEFAULT_CONTEXT_TOKENS",
     "Agent",
     "AgentFunction",
     "Attempt",
+    "AttemptAgent",
+    "AttemptEnd",
     "BranchPoint",
     "CallableAgent",
     "EndpointAgent",
@@ -74,6 +80,7 @@ __all__ = [
     "call_counts",
     "check_cluster",
     "derived_seed",
+    "endpoint_of",
     "fork_counts",
     "full_trajectory",
     "load_function",
@@ -88,6 +95,7 @@ __all__ = [
     "run_rollouts",
     "run_until",
     "sampling",
+    "script_of",
     "temperature",
     "template_options",
     "trajectory_id",

@@ -10,45 +10,32 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from upturn.agents.agent import AttemptEnd, Reply
 from upturn.agents.call_form import TextForm
 from upturn.agents.call_thread import call_function
 from upturn.agents.program.attempt import Attempt
-from upturn.agents.program.capture import CaptureServer, Destination
-from upturn.agents.program.process import run_command
+from upturn.agents.program.capture import CaptureServer
+from upturn.agents.program.destination import Destination, ProgramModels
 from upturn.agents.program.turns import AttemptTurns
 from upturn.agents.recorder import Recorder
 from upturn.agents.stage import Stage
 from upturn.dialects import ModelAnswer, Text
 from upturn.environments import MAX_ACTION_LENGTH, ProgramEnd, ProgramEnvironment, action_text, recordable_text
+from upturn.environments.sandbox import run_command
 from upturn.errors import error_text
 from upturn.models import PLAIN_NAME, FunctionNames, tool_schema
-from upturn.models.upstreams import Upstream
 from upturn.records import Action, JsonValue, Tool
 
 _ERROR_LENGTH = 500
 """Characters of a command's last errors that are quoted."""
 
-Program: TypeAlias = Callable[[Attempt], str | Action | None | Awaitable[str | Action | None]]
+Answer: TypeAlias = str | Action | None
+Program: TypeAlias = Callable[[Attempt], Answer | Awaitable[Answer]]
 """The final answer: an action, text with a call as ``models.calls.free_text`` reads it, or None = no answer."""
-
-
-@dataclass(frozen=True)
-class ProgramModels:
-    """The models that a program's calls reach. Stateless: upstreams are made for each attempt."""
-
-    name: str
-    """Of its own model."""
-    own: "Callable[[Stage, Recorder, AttemptTurns], Upstream]"
-    is_trained: bool = False
-    """Whether the rollout's recorder has the tokens of the own model."""
-    others: "Mapping[str, Callable[[Stage], Upstream]]" = field(default_factory=dict)
-    """By the name that the program asks for; any other name means its own model."""
 
 
 class ProgramAgent:
@@ -83,15 +70,15 @@ class ProgramAgent:
         turns = AttemptTurns(stage, model, self._names)
         async with _folder(stage) as folder:
             try:
-                async with self._serve(stage, model, turns) as server:
+                async with self._serve(model, turns) as server:
                     attempt = self._attempt_of(stage, model, server, folder)
-                    end, problem = await self._work(attempt, stage, turns)
+                    result = await self._work(attempt, stage, turns)
             finally:
                 turns.close()
-            return await self._finish(stage, turns, end, problem)
+            return await self._finish(stage, turns, result)
 
     @asynccontextmanager
-    async def _serve(self, stage: Stage, model: Recorder, turns: AttemptTurns) -> AsyncIterator[CaptureServer]:
+    async def _serve(self, model: Recorder, turns: AttemptTurns) -> AsyncIterator[CaptureServer]:
         """The attempt's server, with upstreams that are made when they are first called."""
         made: dict[str, Destination] = {}
 
@@ -99,10 +86,9 @@ class ProgramAgent:
             key = name if name in self._models.others else ""
             if key not in made:
                 if key:
-                    made[key] = Destination(self._models.others[key](stage), is_own=False)
+                    made[key] = Destination(self._models.others[key](turns, model), is_own=False)
                 else:
-                    own = self._models.own(stage, model, turns)
-                    made[key] = Destination(own, is_trained=self._models.is_trained)
+                    made[key] = Destination(self._models.own(turns, model), is_trained=self._models.is_trained)
             return made[key]
 
         try:
@@ -126,44 +112,37 @@ class ProgramAgent:
             self._models.name,
         )
 
-    async def _work(self, attempt: Attempt, stage: Stage, turns: AttemptTurns) -> tuple[object, AttemptEnd | None]:
-        """The program's answer or its end, and what ended it otherwise, None if it ended by itself."""
+    async def _work(self, attempt: Attempt, stage: Stage, turns: AttemptTurns) -> "_Result":
+        """What came of the program, when it ended or was ended."""
         if callable(self._program):
             work = asyncio.ensure_future(_called(self._program, attempt))
         else:
             work = asyncio.ensure_future(_commanded(self._program, attempt, attempt.variables(stage.task)))
         try:
-            await asyncio.wait({work, turns.stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                answer, end = work.result()
-                error = f"the program failed: {end.errors[-_ERROR_LENGTH:]}" if end.exit_code else ""
-                failed = AttemptEnd("program_error", error) if end.exit_code else None
-                return (end if answer is None else answer), turns.reason() or failed
-            return None, turns.reason()
+            waited: set[asyncio.Future[Any]] = {work, turns.stopped}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            return work.result() if work.done() else _Result()
         finally:
             if not work.done():
                 work.cancel()
                 await asyncio.wait({work})
 
-    async def _finish(
-        self, stage: Stage, turns: AttemptTurns, result: object, problem: AttemptEnd | None
-    ) -> AttemptEnd:
+    async def _finish(self, stage: Stage, turns: AttemptTurns, result: "_Result") -> AttemptEnd:
         """Hands the result to the environment."""
-        if problem is not None and problem.outcome not in ("finished", "program_error"):
-            return problem
-        answer = result.answer if isinstance(result, ProgramEnd) else result
-        if turns.answer is not None:
-            answer = turns.answer
+        reason = turns.reason()
+        if reason is not None and reason.outcome != "finished":
+            return reason
+        answer = result.answer if turns.answer is None else turns.answer
         environment = stage.environment
         if isinstance(environment, ProgramEnvironment):
             text = action_text(answer) if isinstance(answer, Action) else recordable_text(answer or "")
-            code, errors = (result.exit_code, result.errors) if isinstance(result, ProgramEnd) else (None, "")
-            finished = await turns.finish(
-                [Reply(text, None)], lambda: environment.finish(ProgramEnd(text, code, errors))
-            )
+            end = ProgramEnd(text, result.exit_code, recordable_text(result.errors))
+            finished = await turns.finish([Reply(text, None)], lambda: environment.finish(end))
         else:
             finished = await turns.finish(self._replies(answer), None)
-        return problem if problem is not None and problem.outcome == "program_error" else finished
+        if result.is_failed and finished.outcome != "environment_error":
+            return AttemptEnd("program_error", result.errors.strip()[-_ERROR_LENGTH:])
+        return finished
 
     def _replies(self, answer: object) -> list[Reply]:
         """The actions of an answer; none where there is no answer."""
@@ -187,25 +166,35 @@ async def _folder(stage: Stage) -> AsyncIterator[Path]:
         yield Path(name)
 
 
-async def _called(function: Program, attempt: Attempt) -> tuple[str | Action | None, ProgramEnd]:
-    """The function's answer, or how it failed: with exit code 1."""
+class _Result(NamedTuple):
+    """What came of a program."""
+
+    answer: Answer = None
+    """None = there is none."""
+    exit_code: int | None = None
+    """None = it is a function, or was ended."""
+    errors: str = ""
+    is_failed: bool = False
+
+
+async def _called(function: Program, attempt: Attempt) -> _Result:
+    """The function's answer, or how it failed."""
     try:
-        return await call_function(function, attempt), ProgramEnd()
+        return _Result(await call_function(function, attempt))
     except Exception as exc:  # noqa: BLE001  a failing program is its attempt's outcome
-        return None, ProgramEnd("", 1, error_text(exc))
+        return _Result(errors=error_text(exc), is_failed=True)
 
 
-async def _commanded(
-    command: Sequence[str], attempt: Attempt, variables: Mapping[str, str]
-) -> tuple[None, ProgramEnd]:
-    """How the command ended."""
+async def _commanded(command: Sequence[str], attempt: Attempt, variables: Mapping[str, str]) -> _Result:
+    """How the command ended. Raises OSError where it cannot start."""
     end = await run_command(
         command,
         environment={**os.environ, **variables},
         input=attempt.to_json().encode(),
         folder=Path(attempt.folder),
-        sandbox=None,
         output_limit=MAX_ACTION_LENGTH,
     )
-    errors = end.errors.strip() or f"{command[0]!r} ended with {end.exit_code}"
-    return None, ProgramEnd(end.output.strip(), end.exit_code, errors if end.exit_code else end.errors)
+    errors = end.errors
+    if end.exit_code != 0:
+        errors = f"{end.errors.strip()}\nthe command {command[0]!r} ended with {end.exit_code}".strip()
+    return _Result(end.output.strip(), end.exit_code, errors, end.exit_code != 0)

@@ -18,11 +18,12 @@ from aiohttp import ClientConnectionResetError, web
 
 from upturn.agents.agent import AttemptEnd, model_usage
 from upturn.agents.program.captured_call import CapturedCall
+from upturn.agents.program.destination import Destination
 from upturn.agents.program.generator import COMPLETION, Completion
 from upturn.agents.program.turns import AttemptTurns
 from upturn.dialects import DIALECTS, Dialect, Message, RequestError, TokenUsage, credible_usage, request_object
 from upturn.models import FunctionNames
-from upturn.models.upstreams import CallOutcome, Upstream, UpstreamCall, UpstreamError
+from upturn.models.upstreams import CallOutcome, UpstreamCall, UpstreamError
 from upturn.records import Action, JsonValue, ModelUsage
 
 _USAGE_FIELDS = {
@@ -49,17 +50,6 @@ class _Answer:
     chunks: list[bytes] = field(default_factory=list)
     is_whole: asyncio.Event = field(default_factory=asyncio.Event)
     is_received: bool = False
-
-
-@dataclass(frozen=True)
-class Destination:
-    """What answers the calls of one model."""
-
-    upstream: Upstream
-    is_own: bool = True
-    """Whether it is the program's own model, whose completions are turns."""
-    is_trained: bool = False
-    """Whether its tokens are in the rollout's rows."""
 
 
 @dataclass
@@ -187,9 +177,7 @@ class CaptureServer:
         answer.is_received = (is_open and await _end(request, response)) or answer.is_received
         return response
 
-    def _record(
-        self, call: UpstreamCall, outcome: CallOutcome, destination: Destination, answer: _Answer
-    ) -> None:
+    def _record(self, call: UpstreamCall, outcome: CallOutcome, destination: Destination, answer: _Answer) -> None:
         request = call.request
         message = None if outcome.answer is None else Message("assistant", outcome.answer.parts)
         parts = () if message is None else message.parts
@@ -232,7 +220,9 @@ class CaptureServer:
         if isinstance(arguments, str):  # as models write them
             arguments = _object(arguments.encode(), None)
         if not isinstance(name, str) or not name:
-            raise RequestError(f"name must be the name of one of the environment's tools, got {name!r}", field="name")
+            raise RequestError(
+                f"name must be the name of one of the environment's tools, got {name!r}", field="name"
+            )
         if not isinstance(arguments, dict):
             raise RequestError(f"arguments must be an object, got {arguments!r:.100}", field="arguments")
         target, operation = self.names.read(name)

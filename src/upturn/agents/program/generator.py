@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from upturn.agents.recorder import LimitReachedError, Recorder
+from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.dialects import ModelRequest
 from upturn.errors import ModelError
 from upturn.models import Generation, GenerationRequest, Model
@@ -78,10 +78,9 @@ class SessionGenerator:
 class ModelGenerator:
     """A Generator on another model of this process, whose tokens are not recorded."""
 
-    def __init__(self, model: Model, session: str, seed: int, order: tuple[int, int]) -> None:
-        """``session``, ``seed`` and ``order``: of the rollout."""
-        self._model = model
-        self._session, self._seed, self._order = session, seed, order
+    def __init__(self, model: Model, name: str, rollout: GenerationRequest) -> None:
+        """``name``: of the model. ``rollout``: its session, seed and order are the rollout's."""
+        self._model, self._name, self._rollout = model, name, rollout
         self._numbers = itertools.count()
 
     def number(self) -> int:
@@ -95,11 +94,10 @@ class ModelGenerator:
         seen: Callable[[tuple[int, ...]], None] | None,  # noqa: ARG002  as above
     ) -> Generation:
         """The continuation."""
-        session = f"{self._session}/{request.session}"
+        rollout, session = self._rollout, f"{self._rollout.session}/{self._name}/{request.session}"
+        seed = derived_seed(rollout.seed, self._name, request.seed)
         try:
-            return await self._model.generate(
-                replace(request, session=session, order=self._order, seed=self._seed + request.seed)
-            )
+            return await self._model.generate(replace(request, session=session, order=rollout.order, seed=seed))
         finally:
             self._model.release(session)
 

@@ -85,7 +85,9 @@ class AttemptTurns:
 
     def _note(self, completion: Completion) -> int:
         if not self._stepped:
-            self.stage.observation = Observation(recordable_text(seen_text(new_messages(completion.request.messages))))
+            self.stage.observation = Observation(
+                recordable_text(seen_text(new_messages(completion.request.messages)))
+            )
         self._stepped = False
         self._open = completion.turn = self.stage.note(Reply("", None))
         return self._open
