@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from benchmarks.errands import MODEL
+from upturn.agents import DEFAULT_CONTEXT_TOKENS
 from upturn.config import (
     AdapterSettings,
     AgentConfig,
@@ -19,7 +20,7 @@ from upturn.config import (
     SamplingSettings,
 )
 from upturn.errors import ConfigError
-from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, AgentRuntime
+from upturn.loop.agent_runtime import AgentRuntime
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run import adapter_settings
 from upturn.loop.run.context import version_of

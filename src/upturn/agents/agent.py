@@ -130,5 +130,8 @@ class AttemptEnd(NamedTuple):
 class AttemptAgent(Protocol):
     """An agent that works on a whole attempt by itself. Stateless, as ``Agent``."""
 
+    parallel: int
+    """Maximum number of attempts at a time."""
+
     async def attempt(self, stage: "Stage", model: "Recorder") -> AttemptEnd:
         """Works on the stage's task until it is over, and writes its turns. An exception is ``model_error``."""

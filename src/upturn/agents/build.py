@@ -14,6 +14,7 @@ from upturn.agents.endpoint import EndpointAgent, OfferedTools, ToolUse
 from upturn.agents.tool import CallableAgent, ToolAgent
 from upturn.config import (
     FULL_DISTRIBUTION,
+    PARALLEL,
     Limits,
     SamplingSettings,
     TimeoutConfig,
@@ -34,8 +35,6 @@ DEFAULT_CONTEXT_TOKENS = 512
 ``environment.max_tokens`` and docs/models.md name it."""
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
-PARALLEL = 16
-"""Attempts of a program at a time."""
 TIMEOUT_SECONDS, RETRIES = 60.0, 2
 """Of a call to an endpoint: seconds of one try, and further tries."""
 _PROGRAM = ("import_path", "command", "parallel", "models")

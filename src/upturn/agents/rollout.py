@@ -30,6 +30,8 @@ from upturn.errors import ModelError, RecordError, error_text
 from upturn.models import CallSchema, GenerationRequest, Model
 from upturn.records import JsonValue, Outcome, Task, Trajectory, Usage, fields_json, record
 
+PROGRAM_SECONDS = 600.0
+"""Limit of an attempt of a program where ``max_seconds`` is unset: a program may hang for ever."""
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
 
 
@@ -90,9 +92,9 @@ async def run_rollouts(
 ) -> list[Trajectory]:
     """All trajectories in the order of the jobs; at most ``slots`` with a model run at a time, and as many without.
 
-    The two kinds have separate slots because agents without a model take arbitrary time: with shared slots, the
-    clock would decide the composition of a model's batches. ``on_finish`` is called with each trajectory as it
-    finishes.
+    An agent that works on whole attempts has slots of its own, as many as it says. The other two kinds have
+    separate slots because agents without a model take arbitrary time: with shared slots, the clock would decide the
+    composition of a model's batches. ``on_finish`` is called with each trajectory as it finishes.
     """
     results = await _run_all(jobs, environments, slots=slots, on_finish=on_finish)
     return [result for result in results if isinstance(result, Trajectory)]
@@ -148,8 +150,11 @@ async def _run_all(
     if slots < 1:
         raise ValueError(f"slots must be at least 1, got {slots!r}")
     finished: list[Trajectory | PausedRollout | None] = [None] * len(jobs)
-    with_model = [(index, job) for index, job in enumerate(jobs) if job.setting.model is not None]
-    without = [(index, job) for index, job in enumerate(jobs) if job.setting.model is None]
+    parts: dict[object, list[tuple[int, Job]]] = {}
+    for index, job in enumerate(jobs):
+        agent = job.setting.agent
+        part = id(agent) if isinstance(agent, AttemptAgent) else job.setting.model is not None
+        parts.setdefault(part, []).append((index, job))
 
     async def work(queue: Iterator[tuple[int, Job]]) -> None:
         for index, job in queue:
@@ -163,9 +168,10 @@ async def _run_all(
                 await after(result)
 
     async with asyncio.TaskGroup() as group:
-        for part in (with_model, without):
-            pending = iter(part)
-            for _ in range(min(slots, len(part))):
+        for part in parts.values():
+            pending, agent = iter(part), part[0][1].setting.agent
+            most = min(slots, agent.parallel) if isinstance(agent, AttemptAgent) else slots
+            for _ in range(min(most, len(part))):
                 group.create_task(work(pending))
     return [result for result in finished if result is not None]
 
@@ -301,7 +307,7 @@ class _Run:
         if self.pause is not None or self.request.branch_point is not None:
             message = "a program cannot be paused or continued from a state; sample without these"
             return self._fail("model_error", ModelError(message))
-        timer = asyncio.timeout(self.setting.limits.max_seconds)
+        timer = asyncio.timeout(self.setting.limits.max_seconds or PROGRAM_SECONDS)
         try:
             async with timer:
                 outcome, self.error = await agent.attempt(self.stage, self.recorder)

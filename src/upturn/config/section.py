@@ -169,11 +169,15 @@ class AgentEligibility(AgentSource):
     """Name of the agent's ``[prices.NAME]`` table. Empty = the one with the name of ``model``, if there is any."""
 
 
+PARALLEL = 16
+"""Attempts of a program at a time."""
+
+
 @settings
 class ProgramConfig(Settings):
     """How a program runs; ``[agents.program]`` in the table of its agent."""
 
-    parallel: Count = 16
+    parallel: Count = PARALLEL
     """Maximum number of attempts at a time."""
     models: dict[str, str] = field(default_factory=dict)
     """Further models that the program names in its calls: the name there, and the name of the agent that answers,

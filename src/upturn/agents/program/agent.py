@@ -73,9 +73,9 @@ class ProgramAgent:
                 async with self._serve(model, turns) as server:
                     attempt = self._attempt_of(stage, model, server, folder)
                     result = await self._work(attempt, stage, turns)
+                return await self._finish(stage, turns, result)
             finally:
                 turns.close()
-            return await self._finish(stage, turns, result)
 
     @asynccontextmanager
     async def _serve(self, model: Recorder, turns: AttemptTurns) -> AsyncIterator[CaptureServer]:

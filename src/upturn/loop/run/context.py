@@ -21,7 +21,7 @@ from upturn.arbiter import (
     StoredPolicy,
     make_policy,
 )
-from upturn.config import AdapterSettings, AgentConfig, ApiKeys, Config, Limits
+from upturn.config import PARALLEL, AdapterSettings, AgentConfig, ApiKeys, Config, Limits
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
@@ -328,7 +328,7 @@ def version_of(agent: AgentConfig, agents: Sequence[AgentConfig] = ()) -> AgentV
             "dialect": agent.upstream.dialect,
             "import_path": agent.import_path,
             "command": [*agent.command],
-            "parallel": agent.program.parallel,
+            "parallel": 0 if agent.program.parallel == PARALLEL else agent.program.parallel,
             "models": {name: _described(others[other]) for name, other in agent.program.models.items()},
         }
         parameters |= {name: value for name, value in program.items() if value and value != "chat"}
