@@ -13,8 +13,15 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.errands import MODEL
-from upturn.agents import DEFAULT_CONTEXT_TOKENS, Job, Setting, WorkItem, build, run_rollouts
-from upturn.config import AdapterSettings, AgentConfig, LoopConfig, OptimiserSettings, RolloutConfig
+from upturn.agents import Job, Setting, WorkItem, build, run_rollouts
+from upturn.config import (
+    DEFAULT_CONTEXT_TOKENS,
+    AdapterSettings,
+    AgentConfig,
+    LoopConfig,
+    OptimiserSettings,
+    RolloutConfig,
+)
 from upturn.environments import tools_of
 from upturn.errors import ModelError
 from upturn.loop.agent_runtime import Purpose

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks.errands import MODEL
-from upturn.agents import DEFAULT_CONTEXT_TOKENS
 from upturn.config import (
+    DEFAULT_CONTEXT_TOKENS,
     AdapterSettings,
     AgentConfig,
     Config,

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 from upturn.agents.agent import Agent, AttemptAgent, AttemptEnd, ModelSession, Reply
 from upturn.agents.branch_point import BranchPoint, branch_points, full_trajectory
 from upturn.agents.build import (
-    DEFAULT_CONTEXT_TOKENS,
     build,
     endpoint_of,
     load_function,
     precision,
     prompt_builder_for,
     sampling,
-    script_of,
     temperature,
     template_options,
 )
@@ -48,7 +46,6 @@ else:
     __getattr__ = lazy_names(__name__, {"Attempt": "program", "ProgramAgent": "program"})
 
 __all__ = [
-    "DEFAULT_CONTEXT_TOKENS",
     "Agent",
     "AgentFunction",
     "Attempt",
@@ -95,7 +92,6 @@ __all__ = [
     "run_rollouts",
     "run_until",
     "sampling",
-    "script_of",
     "temperature",
     "template_options",
     "trajectory_id",

@@ -23,16 +23,13 @@ from upturn.config import (
 )
 from upturn.dialects import DIALECTS, DialectName
 from upturn.errors import ConfigError, error_text
-from upturn.models import ChatEndpoint, ChatRenderer, CompactRenderer, Renderer, RetryPolicy
+from upturn.models import ChatEndpoint, Renderer, RetryPolicy
 from upturn.records import AgentVersion, JsonValue, Tool
 
 if TYPE_CHECKING:
     from upturn.agents.program import MakeUpstream, Program, ProgramModels
-    from upturn.models.upstreams import Endpoint, Script
+    from upturn.models.upstreams import Endpoint
 
-DEFAULT_CONTEXT_TOKENS = 512
-"""Maximum context of a local agent when ``max_tokens`` is unset; bounds the cache's memory. The meaning of
-``environment.max_tokens`` and docs/models.md name it."""
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
 TIMEOUT_SECONDS, RETRIES = 60.0, 2
@@ -215,23 +212,13 @@ def _program(version: AgentVersion) -> "Program | Sequence[str]":
 def _models_of(version: AgentVersion, limits: Limits, renderer: Renderer | None, api_key: str) -> "ProgramModels":
     """The own model of a program: local, or at an endpoint."""
     from upturn.agents.program import ProgramModels, endpoint_model, rollout_model
+    from upturn.models.upstreams import script_for
 
     if not version.has_local_model:
         return ProgramModels(version.model_name, endpoint_model(endpoint_of(version, api_key)))
     assert renderer is not None  # among the problems
-    own = rollout_model(version.agent, script_of(renderer, ""), limits.max_tokens or DEFAULT_CONTEXT_TOKENS)
+    own = rollout_model(version.agent, script_for(renderer, ""), limits)
     return ProgramModels(version.agent, own, is_trained=True)
-
-
-def script_of(renderer: Renderer, system: str) -> "Script":
-    """How the renderer's model reads the calls of a program; ``system``: for conversations without a system
-    message."""
-    from upturn.models.upstreams.script import ChatScript, CompactScript
-
-    if isinstance(renderer, ChatRenderer):
-        return ChatScript(renderer, system)
-    assert isinstance(renderer, CompactRenderer)
-    return CompactScript(renderer, system)
 
 
 def endpoint_of(version: AgentVersion, api_key: str) -> "Endpoint":

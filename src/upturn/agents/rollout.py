@@ -153,8 +153,8 @@ async def _run_all(
     parts: dict[object, list[tuple[int, Job]]] = {}
     for index, job in enumerate(jobs):
         agent = job.setting.agent
-        part = id(agent) if isinstance(agent, AttemptAgent) else job.setting.model is not None
-        parts.setdefault(part, []).append((index, job))
+        kind = id(agent) if isinstance(agent, AttemptAgent) else job.setting.model is not None
+        parts.setdefault(kind, []).append((index, job))
 
     async def work(queue: Iterator[tuple[int, Job]]) -> None:
         for index, job in queue:

@@ -49,6 +49,7 @@ from upturn.config.routing import (
 )
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.section import (
+    DEFAULT_CONTEXT_TOKENS,
     HUB_NAME,
     PARALLEL,
     AgentConfig,
@@ -95,6 +96,7 @@ from upturn.config.upstream import TimeoutConfig, UpstreamConfig
 
 __all__ = [
     "CORE",
+    "DEFAULT_CONTEXT_TOKENS",
     "DEFAULT_FLOOR",
     "DEFAULT_MIX",
     "FEATURE_POLICIES",

@@ -169,6 +169,9 @@ class AgentEligibility(AgentSource):
     """Name of the agent's ``[prices.NAME]`` table. Empty = the one with the name of ``model``, if there is any."""
 
 
+DEFAULT_CONTEXT_TOKENS = 512
+"""Maximum context of a local agent when ``max_tokens`` is unset; bounds the cache's memory. The meaning of
+``environment.max_tokens`` and docs/models.md name it."""
 PARALLEL = 16
 """Attempts of a program at a time."""
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from upturn.agents import (
-    DEFAULT_CONTEXT_TOKENS,
     Agent,
     AttemptAgent,
     BranchPoint,
@@ -22,12 +21,11 @@ from upturn.agents import (
     run_rollouts,
     run_until,
     sampling,
-    script_of,
     temperature,
     template_options,
 )
 from upturn.agents.context import budget_of
-from upturn.config import Limits, SamplingSettings
+from upturn.config import DEFAULT_CONTEXT_TOKENS, Limits, SamplingSettings
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import CallSchema, ChatRenderer, LocalModel, Model, Precision, Renderer, load_local
@@ -241,16 +239,17 @@ class AgentRuntime:
 
     def _other_model(self, name: str, version: AgentVersion) -> "MakeUpstream":
         from upturn.agents.program import endpoint_model, other_model
+        from upturn.models.upstreams import script_for
 
         if version.kind == "endpoint":
             return endpoint_model(endpoint_of(version, self._api_keys.get(version.agent, "")))
         engine, local = self._engine(version)
-        script = script_of(build_renderer(local, version, self.kit), version.prompt)
+        script = script_for(build_renderer(local, version, self.kit), version.prompt)
         return other_model(
             name,
             engine,
             script,
-            max_length=self.limits.max_tokens or DEFAULT_CONTEXT_TOKENS,
+            self.limits,
             temperature=temperature(version),
             sampling=sampling(version),
         )

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from upturn.agents.program.generator import ModelGenerator, SessionGenerator
 from upturn.agents.program.turns import AttemptTurns
 from upturn.agents.recorder import Recorder
-from upturn.config import FULL_DISTRIBUTION, SamplingSettings
+from upturn.config import DEFAULT_CONTEXT_TOKENS, FULL_DISTRIBUTION, Limits, SamplingSettings
 from upturn.models import Model
 from upturn.models.upstreams import Endpoint, EndpointUpstream, LocalUpstream, Script, Upstream
 
@@ -47,8 +47,8 @@ def endpoint_model(endpoint: Endpoint) -> MakeUpstream:
     return lambda _turns, _model: EndpointUpstream(endpoint)
 
 
-def rollout_model(name: str, script: Script, max_length: int) -> MakeUpstream:
-    """The rollout's own model. ``max_length``: the longest context in tokens."""
+def rollout_model(name: str, script: Script, limits: Limits) -> MakeUpstream:
+    """The rollout's own model. ``limits``: of contexts, and of answers to calls without a limit."""
 
     def make(turns: AttemptTurns, model: Recorder) -> Upstream:
         return LocalUpstream(
@@ -57,8 +57,9 @@ def rollout_model(name: str, script: Script, max_length: int) -> MakeUpstream:
             model=name,
             temperature=model.request.temperature,
             sampling=model.request.sampling,
-            max_length=lambda: max_length,
+            max_length=lambda: limits.max_tokens or DEFAULT_CONTEXT_TOKENS,
             applies_sampling=not turns.stage.fixes_sampling,
+            default_max_tokens=limits.max_action_tokens,
         )
 
     return make
@@ -68,8 +69,8 @@ def other_model(
     name: str,
     engine: Model,
     script: Script,
+    limits: Limits,
     *,
-    max_length: int,
     temperature: float = 1.0,
     sampling: SamplingSettings = FULL_DISTRIBUTION,
 ) -> MakeUpstream:
@@ -82,7 +83,8 @@ def other_model(
             model=name,
             temperature=temperature,
             sampling=sampling,
-            max_length=lambda: max_length,
+            max_length=lambda: limits.max_tokens or DEFAULT_CONTEXT_TOKENS,
+            default_max_tokens=limits.max_action_tokens,
         )
 
     return make

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from upturn.agents import DEFAULT_CONTEXT_TOKENS
-from upturn.config import OptimiserSettings
+from upturn.config import DEFAULT_CONTEXT_TOKENS, OptimiserSettings
 from upturn.errors import TrainingError
 from upturn.loop.agent_runtime import SLOTS
 from upturn.loop.evaluation import heldout_tasks, selection_tasks

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.agents import DEFAULT_CONTEXT_TOKENS, render_trajectory
+from upturn.agents import render_trajectory
+from upturn.config import DEFAULT_CONTEXT_TOKENS
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.progress import curve_reporter
