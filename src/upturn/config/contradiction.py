@@ -22,6 +22,7 @@ FEWEST_HELDOUT = 30
 
 _OF_CALLS = {"supports", "max_input_tokens"}
 """For agents that answer model calls."""
+_OF_PROGRAMS = {"import_path", "command", "program"}
 _SETTINGS_BY_KIND = {
     "local_model": {
         "model",
@@ -50,25 +51,14 @@ _SETTINGS_BY_KIND = {
     "program": {
         "model",
         "url",
-        "import_path",
-        "command",
-        "program",
+        *_OF_PROGRAMS,
         "api_key_env",
         "api_key_file",
         "timeout_seconds",
         "retries",
         "upstream",
     },
-    "local program": {
-        "model",
-        "temperature",
-        "sampling",
-        "template_options",
-        "weights",
-        "import_path",
-        "command",
-        "program",
-    },
+    "local program": {"model", "temperature", "sampling", "template_options", "weights", *_OF_PROGRAMS},
     "callable": {"import_path", *_OF_CALLS},
     "rule_based": {"import_path", *_OF_CALLS},
 }

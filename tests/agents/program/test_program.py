@@ -99,7 +99,12 @@ def test_the_environment_answers_what_it_shows_and_refuses_what_is_over() -> Non
         headers = {"authorization": f"Bearer {attempt.api_key}"}
         shown.append(httpx2.get(attempt.environment_url, headers=headers).json())
         shown.append(httpx2.get(attempt.environment_url).status_code)
-        wrong: list[Any] = [{"name": 5}, {"arguments": {}}, {"name": "x", "args": {}}, {"name": "x", "arguments": [1]}]
+        wrong: list[Any] = [
+            {"name": 5},
+            {"arguments": {}},
+            {"name": "x", "args": {}},
+            {"name": "x", "arguments": [1]},
+        ]
         for raw in (*wrong, []):
             answer = httpx2.post(f"{attempt.environment_url}/step", json=raw, headers=headers)
             shown.append((answer.status_code, answer.json()["error"]["message"]))
