@@ -290,7 +290,7 @@ def test_any_generator_answers_and_decides_how_its_tokens_are_drawn(nano: LocalM
 def recording(nano: LocalModel, generator: Recording, stop: tuple[str, ...] = ()) -> LocalUpstream:
     return LocalUpstream(
         generator,
-        lambda: script_for(nano, nano.renderer(), ""),
+        lambda: script_for(nano.renderer(), ""),
         model="nano",
         temperature=1.0,
         sampling=replace(FULL_DISTRIBUTION, stop=stop),
