@@ -252,6 +252,25 @@ class Limits(Settings):
     turn is then not recorded; an environment's step is never interrupted. Unset = no limit."""
 
 
+_Bytes = Annotated[int, Field(ge=2**20, le=2**50)]
+
+
+@settings
+class SandboxLimits(Settings):
+    """What one command in a sandbox may use."""
+
+    max_processes: Count = 256
+    """Processes and threads together."""
+    memory_bytes: _Bytes = 4 * 2**30
+    """Address space of each process. Node.js with WebAssembly reserves more than it uses: give it 32 GiB."""
+    file_bytes: _Bytes = 2**28
+    """Size of each file that it writes."""
+    temporary_bytes: _Bytes = 2**26
+    """Of ``/tmp``, which is empty at each start; ``/dev/shm`` has a quarter of it."""
+    max_open_files: Count = 1024
+    """Of each process."""
+
+
 @settings
 class EnvironmentConfig(Limits):
     """The environment in which the agents act, and the limits of a trajectory."""
