@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -93,7 +92,7 @@ def load_pairs(
     frozen = context.journal.record_step("pairs", FrozenPairs, find)
     ids = sorted({side for pair in frozen.pairs for side in (pair.chosen, pair.rejected)})
     sides = {
-        stored.trajectory.id: render_trajectory(stored.trajectory, worker.renderer, worker.prompts)
+        stored.trajectory.id: worker.rendered(stored.trajectory)
         for stored in context.pool.experiences_of(ids, tenant=context.tenant)
     }
     pairs = [
