@@ -26,7 +26,17 @@ from upturn.config.learning import (
     RolloutConfig,
 )
 from upturn.config.load import SHIPPED_MODELS, load_config, overlaps, parse_config
-from upturn.config.metric import MetricConfig, MetricLevel, declared_metrics, joint_reward, taught_metrics
+from upturn.config.metric import (
+    THUMBS,
+    MetricConfig,
+    MetricLevel,
+    TrafficConfig,
+    TrafficMetrics,
+    declared_metrics,
+    joint_reward,
+    taught_metrics,
+    traffic_metrics,
+)
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import (
@@ -90,6 +100,7 @@ __all__ = [
     "HUB_NAME",
     "SHIPPED_MODELS",
     "TABLES",
+    "THUMBS",
     "USED_BY_POLICY",
     "WITHOUT_OBJECTIVE",
     "AccessConfig",
@@ -146,6 +157,8 @@ __all__ = [
     "TenantConfig",
     "TimeoutConfig",
     "TrackerConfig",
+    "TrafficConfig",
+    "TrafficMetrics",
     "UpstreamConfig",
     "Url",
     "ValidationSettings",
@@ -168,4 +181,5 @@ __all__ = [
     "report_unused",
     "settings",
     "taught_metrics",
+    "traffic_metrics",
 ]

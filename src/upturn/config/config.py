@@ -9,6 +9,7 @@ from typing import Any, Self
 from upturn.config.gateway import GatewayConfig
 from upturn.config.keys import AccessConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
+from upturn.config.metric import TrafficConfig
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import RoutingConfig
@@ -39,6 +40,8 @@ class Config:
     run: RunConfig
     pool: PoolConfig
     readiness: ReadinessConfig
+    traffic: TrafficConfig | None
+    """None = training on stored data reads the environment's trajectories."""
     environment: EnvironmentConfig
     tasks: TaskConfig
     routing: RoutingConfig
@@ -123,6 +126,7 @@ CORE: Mapping[str, type[Settings]] = {
     "run": RunConfig,
     "pool": PoolConfig,
     "readiness": ReadinessConfig,
+    "traffic": TrafficConfig,
     "agents": AgentConfig,
     "prices": PriceConfig,
     "environment": EnvironmentConfig,
@@ -145,5 +149,5 @@ CORE: Mapping[str, type[Settings]] = {
 """The sections that do not belong to an algorithm, by name, in the order of their documentation."""
 TABLES: Mapping[str, str] = {"agents": "[[agents]]", "prices": "[prices.NAME]"}
 """Sections that are several tables, and how a file writes them."""
-OPTIONAL = ("lora", "curriculum", "schedule")
+OPTIONAL = ("lora", "curriculum", "schedule", "traffic")
 """Sections that are None unless the file has them."""

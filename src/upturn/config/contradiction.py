@@ -11,6 +11,7 @@ from upturn.config.api_key import keyed_settings
 from upturn.config.combination import Contradiction, without_effect
 from upturn.config.config import Config
 from upturn.config.learning import OptimiserSettings, RolloutConfig
+from upturn.config.metric import declared_metrics
 from upturn.config.routing import FEATURE_POLICIES
 from upturn.config.routing_contradiction import routing_contradictions
 from upturn.config.section import AgentConfig, EnvironmentConfig
@@ -95,6 +96,7 @@ def contradictions(config: Config) -> list[Contradiction]:
         *_precision(config),
         *_gateway(config),
         *_schedule(config),
+        *_traffic(config),
         *_keys(config),
     ]
 
@@ -381,6 +383,17 @@ def _trained_families(config: Config) -> Iterator[Contradiction]:
             yield Contradiction(
                 ("tasks.train_families", "tasks.families"),
                 f"tasks.train_families names {family!r}, which is not in tasks.families = {served!r}",
+            )
+
+
+def _traffic(config: Config) -> Iterator[Contradiction]:
+    declared = [metric.name for metric in declared_metrics(config.gateway.metrics)]
+    for name in () if config.traffic is None else config.traffic.metrics:
+        if name not in declared:
+            yield Contradiction(
+                ("traffic.metrics", "gateway.metrics"),
+                f"traffic.metrics names {name!r}, which is not declared; declared: {', '.join(declared)}. Declare "
+                "further ones in [[gateway.metrics]]",
             )
 
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall, message_text
 from upturn.records import (
-    EPISODE_TASK,
     MODEL_CALL,
     Action,
     Call,
@@ -25,6 +24,7 @@ from upturn.records import (
     Turn,
     Usage,
     WrittenSpan,
+    episode_task_id,
     from_fields,
 )
 
@@ -41,11 +41,6 @@ class EpisodeRecords(NamedTuple):
 
     task: Task
     trajectory: Trajectory
-
-
-def episode_task_id(tenant: str, episode: str) -> str:
-    """Returns the id of the task that an episode is stored as."""
-    return f"{EPISODE_TASK}:{tenant}:{episode}"
 
 
 def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRecords:

@@ -1,0 +1,26 @@
+"""Training on the gateway's traffic: what each algorithm takes from sealed episodes, and why not more.
+
+Trainers and ``upturn pool ready`` call the same functions, so that what one reports the other does. Not here: the
+reward of an episode (``pool.traffic``). Start with ``traffic``, then ``ways``.
+"""
+
+from upturn.loop.trainers.traffic.frozen import FrozenTraffic, frozen_traffic, note_omissions, read_frozen
+from upturn.loop.trainers.traffic.survey import Way, survey_pool, survey_traffic
+from upturn.loop.trainers.traffic.traffic import Traffic, open_traffic, traffic_of
+from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_ratings
+
+__all__ = [
+    "Found",
+    "FrozenTraffic",
+    "Traffic",
+    "Way",
+    "find_demonstrations",
+    "find_ratings",
+    "frozen_traffic",
+    "note_omissions",
+    "open_traffic",
+    "read_frozen",
+    "survey_pool",
+    "survey_traffic",
+    "traffic_of",
+]
