@@ -37,7 +37,7 @@ from upturn.models.model import Generation, GenerationRequest, Model
 from upturn.models.upstreams.answer_events import answer_events
 from upturn.models.upstreams.event_exchange import EventExchange
 from upturn.models.upstreams.script import Prompt, Script
-from upturn.models.upstreams.upstream import BreakerState, Exchange, Forwarded, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import BreakerState, Drawn, Exchange, Forwarded, UpstreamCall, UpstreamError
 from upturn.records import TokenRow, WrittenSpan
 
 DEFAULT_MAX_TOKENS = 256
@@ -219,7 +219,7 @@ class LocalUpstream:
                 kind="status",
                 status=400,
             )
-        rows: list[TokenRow] = []
+        rows: list[tuple[TokenRow, Drawn]] = []
         async with aclosing(self._events(call, script, prompt, rows)) as events:
             exchange = EventExchange(call, events, lambda: rows[0] if rows else None)
             await exchange.begin()
@@ -233,7 +233,7 @@ class LocalUpstream:
             return self._script
 
     async def _events(
-        self, call: UpstreamCall, script: Script, prompt: Prompt, rows: list[TokenRow]
+        self, call: UpstreamCall, script: Script, prompt: Prompt, rows: list[tuple[TokenRow, Drawn]]
     ) -> AsyncGenerator[StreamEvent, None]:
         """The answer; text as it is sampled. ``rows`` gets the tokens before the last event."""
         request, loop = call.request, asyncio.get_running_loop()
@@ -265,7 +265,8 @@ class LocalUpstream:
         usage = TokenUsage(len(prompt.token_ids), len(generation.token_ids))
         written = script.read(generation.token_ids, request)
         answer = ModelAnswer(call.answer_id, self._model, written.parts, written.finish, usage)
-        rows.append(_row(prompt.token_ids, generation))
+        drawn = Drawn(generation_request.temperature, generation_request.sampling.as_parameters())
+        rows.append((_row(prompt.token_ids, generation), drawn))
         script.remember(prompt, generation.token_ids, request)
         for event in _unsent(answer_events(answer), sent):
             yield event
@@ -338,7 +339,7 @@ def _row(prompt: tuple[int, ...], generation: Generation) -> TokenRow:
     count = len(generation.token_ids)
     return TokenRow(
         (*prompt, *generation.token_ids),
-        (WrittenSpan(0, len(prompt), len(prompt) + count),) if count else (),
+        (WrittenSpan(0, len(prompt), len(prompt) + count, generation.model_version),) if count else (),
         generation.logprobs,
         sampling_logprobs=generation.sampling_logprobs,
     )
