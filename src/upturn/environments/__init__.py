@@ -57,7 +57,10 @@ from upturn.environments.programs import (
     ProgramEnvironment,
     Solved,
     WorkspaceLimits,
+    count_tests,
     program_kit,
+    run_check,
+    run_pytest,
 )
 from upturn.environments.scripted_policy import LONG_TURNS, ScriptedPolicy, fixed_policy, play
 from upturn.environments.stepwise import TaskSelection, read_action
@@ -93,6 +96,7 @@ __all__ = [
     "add_hint",
     "check_environment",
     "content_hash",
+    "count_tests",
     "draw_tasks",
     "executed_action",
     "fixed_policy",
@@ -109,6 +113,8 @@ __all__ = [
     "recordable_text",
     "registered_kits",
     "resolve_kit",
+    "run_check",
+    "run_pytest",
     "tools_of",
     "verifiers_of",
     "verify",

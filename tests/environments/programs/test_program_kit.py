@@ -90,12 +90,12 @@ def test_the_kit_keeps_the_contract() -> None:
         Action("files", "read", {"path": "/etc/passwd"}),
         Action("user", "answer", {"text": "5"}),
     ]
-    check_environment(kit, 2, probes=writes)
-    check_environment(kit, 2)
+    check_environment(kit, 1, probes=writes)
+    check_environment(kit, 1)
 
 
 def test_validation_reports_floor_zero_and_ceiling_one() -> None:
-    [report] = validate_kit(sums(), Plan(tasks=4, random_trajectories=4))
+    [report] = validate_kit(sums(), Plan(tasks=2, random_trajectories=2))
     assert [check for check in report.checks if check.holds is False] == []
     values = {check.name: check.value for check in report.checks}
     assert (values["oracle"], values["ceiling"], values["floor"], values["mutants"]) == (1, 1, 0, 1)

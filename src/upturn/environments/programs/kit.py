@@ -1,12 +1,16 @@
 """A kit of tasks for programs: one function draws a task with its files, another evaluates what was left."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from typing import TypeAlias
 
 from upturn.environments.cases import Cases, Expected
+from upturn.environments.environment import verify
 from upturn.environments.oracle_protocol import CANARY_LENGTH
 from upturn.environments.programs.case import RETURNS, ProgramCase, read_case
+from upturn.environments.programs.evaluators import evaluator
 from upturn.environments.programs.grading import (
     Evaluate,
     FinishedAttempt,
@@ -41,7 +45,7 @@ Solve: TypeAlias = Callable[[Expected], Solved]
 def program_kit(  # noqa: PLR0913  # the parts of a kit, each a separate option
     name: str,
     make: MakeTask | Mapping[str, MakeTask],
-    evaluate: Evaluate,
+    evaluate: Evaluate | str,
     *,
     version: int = 1,
     level: int = 1,
@@ -54,20 +58,22 @@ def program_kit(  # noqa: PLR0913  # the parts of a kit, each a separate option
     ``make`` is one function, for a family called ``name``, or several by family; see ``MakeTask``. A ``make`` with
     an argument ``split`` gets ``"train"`` or ``"heldout"``. ``evaluate`` names as its parameters what it needs of
     ``FinishedAttempt``, such as ``evaluate(workspace, expected)``, and returns a ``Judged``; an exception is a
-    missing evaluation. ``version`` is the verifier's: raise it when ``evaluate`` changes. ``limits``: what is kept
-    of a workspace. ``hint``: the answer in words, for training with hints; None = there is none. ``oracle``: None =
-    no known solution, and less can be validated.
+    missing evaluation. A text is the name of one in ``EVALUATORS``. ``version`` is the verifier's: raise it when
+    ``evaluate`` changes. ``limits``: what is kept of a workspace. ``hint``: the answer in words, for training with
+    hints; None = there is none. ``oracle``: None = no known solution, and less can be validated.
 
-    Raises WorldError for an ``evaluate`` with other parameters, and without a name or a family.
+    Raises WorldError for an ``evaluate`` with other parameters, and without a name or a family; UnknownNameError
+    for an unknown name of an ``evaluate``.
     """
     makes = dict(make) if isinstance(make, Mapping) else {name: make}
     cases = Cases(name, makes, read_case, returns=RETURNS)
-    verifier = ProgramVerifier(cases, evaluate, version=version)
+    function = evaluator(evaluate) if isinstance(evaluate, str) else evaluate
+    verifier = ProgramVerifier(cases, function, version=version)
     return ProgramKit(cases, verifier, level=level, limits=limits, write_hint=hint, solve=oracle)
 
 
 class ProgramVerifier:
-    """Rebuilds the workspace from the stored final state and calls ``evaluate``."""
+    """Rebuilds the workspace from the stored final state and calls ``evaluate``. A ``BatchVerifier``."""
 
     def __init__(self, cases: Cases[ProgramCase], evaluate: Evaluate, *, version: int) -> None:
         self.name = f"{cases.name}/{version}"
@@ -99,6 +105,12 @@ class ProgramVerifier:
         finally:
             folder.close()
         return evaluation_of(self.name, trajectory, graded(self._cases.name, judged))
+
+    def verify_all(self, finished: Sequence[tuple[Task, Trajectory]]) -> list[Evaluation]:
+        """The evaluations, in order, computed in as many threads as there are processors: ``evaluate`` mostly waits
+        for other processes."""
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+            return list(threads.map(lambda pair: verify(self, *pair), finished))
 
 
 class ProgramKit:

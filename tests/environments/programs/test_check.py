@@ -1,0 +1,83 @@
+"""Commands that check a workspace end with everything they started, and cannot flood this process."""
+
+import os
+import select
+import sys
+from pathlib import Path
+
+import pytest
+
+from upturn.environments import run_check
+from upturn.errors import WorldError
+
+PYTHON = sys.executable
+
+
+def has_ended(pid: int) -> bool:
+    """Whether the process ends within ten seconds; a killed one takes a moment."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    ended, _, _ = select.select([descriptor], [], [], 10)
+    os.close(descriptor)
+    return bool(ended)
+
+
+def test_output_errors_and_exit_code_are_returned(tmp_path: Path) -> None:
+    program = "import sys; print(input()[::-1]); print('é', file=sys.stderr); sys.exit(3)"
+    result = run_check(tmp_path, [PYTHON, "-X", "utf8", "-c", program], input="abc\n")
+    assert (result.exit_code, result.output, result.errors, result.is_cut) == (3, "cba\n", "é\n", False)
+
+
+def test_the_command_runs_in_the_workspace_without_our_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    program = "import os; print(os.getcwd(), os.environ.get('OPENAI_API_KEY'), os.environ['HOME'], os.environ['A'])"
+    result = run_check(tmp_path, [PYTHON, "-c", program], variables={"A": "b"})
+    assert result.output.split() == [str(tmp_path), "None", str(tmp_path), "b"]
+
+
+def test_the_time_limit_ends_the_command_and_its_children(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(1000)"
+    )
+    result = run_check(tmp_path, [PYTHON, "-c", program], seconds=0.5)
+    assert result.exit_code is None
+    assert not result.output.strip() or has_ended(int(result.output))
+
+
+def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys\n"
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)']).pid, flush=True)\n"
+    )
+    result = run_check(tmp_path, [PYTHON, "-c", program], seconds=300)
+    assert result.exit_code == 0
+    assert has_ended(int(result.output))
+
+
+def test_endless_output_is_cut_and_ended(tmp_path: Path) -> None:
+    program = "import sys\nwhile True: sys.stdout.write('x' * 10000)"
+    result = run_check(tmp_path, [PYTHON, "-c", program], seconds=0.5, output_limit=50_000)
+    assert (result.exit_code, result.is_cut) == (None, True)
+    assert len(result.output) <= 50_000
+
+
+def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
+    program = "import os, time\nos.close(1); os.close(2)\ntime.sleep(0.1)\nos._exit(7)"
+    assert run_check(tmp_path, [PYTHON, "-c", program]).exit_code == 7
+
+
+def test_a_command_that_kills_itself_has_a_negative_exit_code(tmp_path: Path) -> None:
+    program = "import os; os.kill(os.getpid(), 9)"
+    assert run_check(tmp_path, [PYTHON, "-c", program]).exit_code == -9
+
+
+def test_a_command_that_cannot_start_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WorldError, match=r"the command \['no-such-command'\] cannot be started: .*No such file"):
+        run_check(tmp_path, ["no-such-command"])
