@@ -1,9 +1,9 @@
 """An upstream in this process: a local model behind the engine, with continuous batching.
 
 The engine runs in a thread of its own with its own event loop, so that its passes do not delay other calls. Prompts
-are rendered by the model's chat template, or in the compact grammar of the shipped model, which reads only the last
-message of the user. The tokens are known, so every call is captured completely. Text is streamed as it is sampled,
-except where its reading can change later: with tools, stop strings, or a thought that has not ended.
+are rendered by the model's chat template, or in the compact grammar of the shipped model. The tokens are known, so
+every call is captured completely. Text is streamed as it is sampled, except where its reading can change later:
+with tools, stop strings, or a thought that has not ended.
 
 Not covered: images, structured output by schema.
 """
@@ -33,8 +33,13 @@ from upturn.dialects import (
     TokenUsage,
 )
 from upturn.errors import ModelError
+from upturn.models.chat_template import ChatRenderer
+from upturn.models.local import LocalModel
 from upturn.models.model import Generation, GenerationRequest, Model
+from upturn.models.renderer import CompactRenderer, Renderer
 from upturn.models.upstreams.answer_events import answer_events
+from upturn.models.upstreams.chat_script import ChatScript
+from upturn.models.upstreams.compact_script import CompactScript
 from upturn.models.upstreams.event_exchange import EventExchange
 from upturn.models.upstreams.script import Prompt, Script
 from upturn.models.upstreams.upstream import BreakerState, Drawn, Exchange, Forwarded, UpstreamCall, UpstreamError
@@ -312,6 +317,13 @@ class LocalUpstream:
             seed=number if wanted.seed is None else wanted.seed,
             sampling=sampling,
         )
+
+
+def script_for(local: LocalModel, renderer: Renderer, system: str) -> Script:
+    """The script of a model; ``system``: the agent's prompt, for conversations without one."""
+    if isinstance(renderer, ChatRenderer):
+        return ChatScript(renderer, system)
+    return CompactScript(CompactRenderer(local.tokenizer), system)
 
 
 def _settled(parts: Sequence[Part]) -> str:
