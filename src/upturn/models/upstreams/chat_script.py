@@ -25,7 +25,7 @@ from upturn.models.template_profile import call_id as template_call_id
 from upturn.models.template_profile import tools_prompt
 from upturn.models.upstreams.fork_cause import Fork
 from upturn.models.upstreams.memory import Answered, Memory, Start
-from upturn.models.upstreams.script import Prompt, Written, call_id, may_call, offered
+from upturn.models.upstreams.script import Prompt, Written, before_stop, call_id, may_call, offered
 
 _SAID, _WHY, _VALUE = "Zsaid", "Zwhy", "Zvalue"
 """Words that no template contains."""
@@ -40,6 +40,7 @@ class _Output(NamedTuple):
     """Beside the calls."""
     calls: tuple[Call, ...]
     is_ended: bool
+    """By an end token or a stop string."""
 
 
 class ChatScript:
@@ -156,7 +157,7 @@ class ChatScript:
             return None
         if not calls and self.template.special_ids.intersection(self.template.encode(text[at:end])):
             return None  # another token ends the answer
-        last = known.token_ids[-1]
+        last = known.added[-1]
         gap = () if self._ends_with(last, end_id, has_calls=bool(calls)) else (end_id,)
         return (*gap, *self.template.encode_after((*gap, last)[0], text[end + len(end_text) :]))
 
@@ -181,6 +182,8 @@ class ChatScript:
         if isinstance(reading, Reading) and (len(reading.calls) == 1 or profile.holds_several):
             calls = reading.calls if request.tool_choice.is_parallel else reading.calls[:1]
             return _Output(thought, reading.thought, calls, is_ended)
+        cut = None if is_ended else before_stop(text, request)
+        is_ended, text = (is_ended, text) if cut is None else (True, cut)
         return _Output(thought, profile.calls.plain_text(text).strip(), (), is_ended)
 
     def _arguments(self, call: Call, request: ModelRequest) -> str:

@@ -27,7 +27,7 @@ from upturn.models.renderer import GLUE, CompactRenderer
 from upturn.models.template_messages import plain_text
 from upturn.models.upstreams.fork_cause import Fork
 from upturn.models.upstreams.memory import Memory
-from upturn.models.upstreams.script import Prompt, Written, call_id, may_call, offered
+from upturn.models.upstreams.script import Prompt, Written, before_stop, call_id, may_call, offered
 from upturn.records import Action, Observation, Turn
 
 _NAMES = FunctionNames((), PLAIN_NAME)
@@ -84,7 +84,9 @@ class CompactScript:
                 typed = typed_arguments(output.action.parameters, offered(tool, "", tool.name))
                 call = ToolCall(call_id(request, 0), tool.name, json.dumps(typed, ensure_ascii=False))
                 return Written((call,), "tool_calls")
-        return Written((Text(output.text.rstrip(GLUE)),), "stop" if is_ended else "length")
+        cut = None if is_ended else before_stop(output.text, request)
+        text = output.text.rstrip(GLUE) if cut is None else cut
+        return Written((Text(text),), "stop" if is_ended or cut is not None else "length")
 
     def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:  # noqa: ARG002
         """Not with tools, whose calls are text."""

@@ -81,8 +81,20 @@ class Answered(Protocol):
         """Offered in it."""
 
     @property
+    def tools_digest(self) -> str:
+        """``tools_digest`` of the tools."""
+
+    @property
     def digests(self) -> Sequence[str]:
         """``conversation_digests`` of the messages."""
+
+    @property
+    def first_digest(self) -> str:
+        """``message_digest`` of the first message after the system prompt."""
+
+    @property
+    def answer_digest(self) -> str:
+        """``message_digest`` of the answer."""
 
 
 def fork_of(
@@ -96,22 +108,27 @@ def fork_of(
         return None
     digests, offered = conversation_digests(messages, ""), tools_digest(tools)
     ranks = [
-        (_shared(known.digests, digests), tools_digest(known.tools) == offered, len(known.digests), number)
+        (_shared(known.digests, digests), known.tools_digest == offered, len(known.digests), number)
         for number, known in enumerate(earlier)
     ]
     nearest = earlier[max(ranks)[-1]]
     shared = _shared(nearest.digests, digests)
     if shared > _opening(messages):
         return _later_fork(nearest, messages, tools, shared)
-    start = messages[min(_opening(messages), len(messages) - 1)]
-    begun = [known for known in reversed(earlier) if _is_same(known.messages[_opening(known.messages)], start)]
+    start = first_message(messages)
+    begun = [known for known in earlier if known.first_digest == message_digest(start)]
     if begun:
-        return Fork("system_prompt", difference(_system(begun[0].messages), _system(messages)))
-    answers = {message_digest(known.messages[-1]) for known in earlier if _said(known.messages[-1]).strip()}
+        return Fork("system_prompt", difference(_system(begun[-1].messages), _system(messages)))
+    answers = {known.answer_digest for known in earlier if _said(known.messages[-1]).strip()}
     if any(message.role == "assistant" and message_digest(message) in answers for message in messages):
         before = nearest.messages[min(shared, len(nearest.messages) - 1)]
         return Fork("edited_history", difference(_said(before), _said(messages[shared])))
     return Fork("new_conversation", f"it begins with {_said(start)[:_SHOWN]!r}")
+
+
+def first_message(messages: Sequence[Message]) -> Message:
+    """The first message after the system prompt; the last one where all are system prompts."""
+    return messages[min(_opening(messages), len(messages) - 1)]
 
 
 def difference(before: str, now: str) -> str:
@@ -128,7 +145,7 @@ def _later_fork(
     nearest: Answered, messages: Sequence[Message], tools: Sequence[ToolDefinition], shared: int
 ) -> Fork:
     """The cause where system prompt and first message are the same."""
-    if tools_digest(nearest.tools) != tools_digest(tools):
+    if nearest.tools_digest != tools_digest(tools):
         return Fork("tools", _tools_difference(nearest.tools, tools))
     if shared == len(messages):
         return Fork("answered_again")
@@ -147,10 +164,6 @@ def _shared(first: Sequence[str], second: Sequence[str]) -> int:
 def _opening(messages: Sequence[Message]) -> int:
     """Index of the first message that is not a system prompt; the number of messages where all are."""
     return sum(1 for _ in takewhile(lambda message: message.role == "system", messages))
-
-
-def _is_same(first: Message, second: Message) -> bool:
-    return message_digest(first) == message_digest(second)
 
 
 def _system(messages: Sequence[Message]) -> str:

@@ -9,6 +9,7 @@ answered, whatever the client made of them.
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from upturn.dialects import (
@@ -21,10 +22,11 @@ from upturn.dialects import (
     answered_digest,
     conversation_digests,
     join_messages,
+    message_digest,
     tools_digest,
 )
 from upturn.models.template_profile import call_id
-from upturn.models.upstreams.fork_cause import Fork, fork_of
+from upturn.models.upstreams.fork_cause import Fork, first_message, fork_of
 
 _ANSWERS = 128
 """Answers that are remembered."""
@@ -39,11 +41,16 @@ class Answered:
     messages: tuple[Message, ...]
     """As they were first sent; the answer last, as the model gave it. Calls have the ids that the model reads."""
     tools: tuple[ToolDefinition, ...]
+    tools_digest: str
     digests: tuple[str, ...]
+    first_digest: str
+    answer_digest: str
     base: "Answered | None"
     """The one that it goes on with; None = none."""
     added: tuple[int, ...]
     """Its tokens after those of ``base``."""
+    count: int
+    """Number of all its tokens."""
     text: str
     """The rendered prompt; empty = it was not rendered as text."""
     is_continued: bool = False
@@ -52,11 +59,11 @@ class Answered:
     @property
     def token_ids(self) -> tuple[int, ...]:
         """All tokens of prompt and answer."""
-        parts, at = [], self
-        while at.base is not None:
-            parts.append(at.added)
-            at = at.base
-        return tuple(token for part in (at.added, *reversed(parts)) for token in part)
+        parts, base = [self.added], self.base
+        while base is not None:
+            parts.append(base.added)
+            base = base.base
+        return tuple(chain.from_iterable(reversed(parts)))
 
 
 class Start(NamedTuple):
@@ -107,20 +114,24 @@ class Memory:
 
     def add(self, start: Start, answer: Sequence[Part], token_ids: tuple[int, ...], *, text: str = "") -> None:
         """Remembers an answer. ``token_ids``: of prompt and answer; they begin with those of ``start.known``."""
-        base = start.known
+        base, message = start.known, Message("assistant", tuple(answer))
         answered = Answered(
-            (*start.messages, Message("assistant", tuple(answer))),
+            (*start.messages, message),
             start.tools,
+            tools_digest(start.tools) if base is None else base.tools_digest,
             (*start.digests, answered_digest(start.digests[-1], answer)),
+            message_digest(first_message(start.messages)) if base is None else base.first_digest,
+            message_digest(message),
             base,
-            token_ids if base is None else token_ids[len(base.token_ids) :],
+            token_ids if base is None else token_ids[base.count :],
+            len(token_ids),
             text,
         )
         if start.fork is not None:
             self.forks.append(start.fork)
         if base is not None:
             base.is_continued = True
-        key = tools_digest(start.tools), answered.digests[-1]
+        key = answered.tools_digest, answered.digests[-1]
         self._answered[key] = answered
         self._answered.move_to_end(key)
         if len(self._answered) > _ANSWERS:

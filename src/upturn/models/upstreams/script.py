@@ -69,6 +69,12 @@ def may_call(request: ModelRequest) -> bool:
     return bool(request.tools) and request.tool_choice.kind != "none"
 
 
+def before_stop(text: str, request: ModelRequest) -> str | None:
+    """The text before the first of the request's stop strings; None = it has none."""
+    ends = [text.find(stop) for stop in request.sampling.stop if stop in text]
+    return text[: min(ends)] if ends else None
+
+
 def call_id(request: ModelRequest, index: int) -> str:
     """The client's id of an answer's call; it is none of those of earlier calls."""
     before = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
