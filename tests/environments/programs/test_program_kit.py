@@ -102,6 +102,22 @@ def test_validation_reports_floor_zero_and_ceiling_one() -> None:
     assert (values["own delete_all"], values["own empty_all"], values["own tamper"]) == (0, 0, 0)
 
 
+def test_validation_reports_what_is_not_evaluated() -> None:
+    kit = program_kit("x", lambda rng: (f"do {rng.random()}", {}), lambda: None)
+    [report] = validate_kit(kit, Plan(tasks=2, random_trajectories=1))
+    [check] = [check for check in report.checks if check.name == "unjudged"]
+    assert (check.value, check.holds) == (1, False)
+    assert check.violation.endswith("the evaluation is missing: evaluate returned None")
+
+
+def test_levels_are_given_for_all_families_or_by_family() -> None:
+    makes = {"easy": make_sum, "hard": make_sum}
+    assert program_kit("x", makes, evaluate_sum, level={"easy": 1, "hard": 3}).families == {"easy": 1, "hard": 3}
+    assert program_kit("x", makes, evaluate_sum, level=2).families == {"easy": 2, "hard": 2}
+    with pytest.raises(WorldError, match=r"'x' has levels of \['easy'\] and families \['easy', 'hard'\]"):
+        program_kit("x", makes, evaluate_sum, level={"easy": 1})
+
+
 def test_a_program_is_judged_by_what_it_leaves() -> None:
     kit = sums()
     task = first_task(kit)
