@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -130,6 +131,25 @@ class MessagesClient:
             self.messages.append({"role": "user", "content": results})
 
 
+async def converse(
+    upstream: LocalUpstream,
+    client: ChatClient | ResponsesClient | MessagesClient,
+    calls: int,
+    says: Mapping[int, str],
+) -> None:
+    """Makes calls; ``says``: what the client says after the answer with this number."""
+    dialect = dialect_of(client.dialect)
+    client.say("Find Bob.")
+    for number in range(calls):
+        body = json.dumps({"model": "m", **client.body()}).encode()
+        call = UpstreamCall(body, dialect.read_request(body), dialect, answer_id=f"a-{number}")
+        async with upstream.open(call) as exchange:
+            chunks = [chunk.content async for chunk in exchange.chunks()]
+        client.take(json.loads(b"".join(chunks)))
+        if number in says:
+            client.say(says[number])
+
+
 @pytest.mark.parametrize("client_type", [ChatClient, ResponsesClient, MessagesClient])
 @pytest.mark.parametrize("family", ["qwen2_5", "qwen3"])
 def test_calls_of_a_client_are_one_row_in_every_dialect(
@@ -155,20 +175,7 @@ def test_calls_of_a_client_are_one_row_in_every_dialect(
         sampling=FULL_DISTRIBUTION,
         max_length=lambda: 4000,
     )
-
-    async def run() -> None:
-        dialect = dialect_of(client.dialect)
-        client.say("Find Bob.")
-        for number in range(len(answers)):
-            body = json.dumps({"model": "m", **client.body()}).encode()
-            call = UpstreamCall(body, dialect.read_request(body), dialect, answer_id=f"a-{number}")
-            async with upstream.open(call) as exchange:
-                chunks = [chunk.content async for chunk in exchange.chunks()]
-            client.take(json.loads(b"".join(chunks)))
-            if number == 2:
-                client.say("Sure?")
-
-    asyncio.run(run())
+    asyncio.run(converse(upstream, client, len(answers), {2: "Sure?"}))
     drops = family == "qwen3"  # its template drops thoughts after a message of the user
     assert generator.causes == [None, None, None, "template" if drops else None]
     for number in range(1, 3 if drops else 4):
@@ -176,3 +183,27 @@ def test_calls_of_a_client_are_one_row_in_every_dialect(
         assert generator.prompts[number][: len(row)] == row
     results = template.decode(generator.prompts[2][len(generator.rows[1]) :])
     assert results.count("2 mails") == 2
+
+
+@pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "llama3_1", "lfm2_5", "qwen3_coder", "glm4_6"])
+def test_whatever_an_untrained_model_writes_its_row_goes_on(chat_tokenizer: Tokenizers, family: str) -> None:
+    renderer = ChatRenderer(chat_tokenizer(family), (TOOL,))
+    random, client = Random(0), ChatClient()
+    thoughts = {renderer.template.id_of(token) for token in ("<think>", "</think>")}
+    tokens = [token for token in range(renderer.template.size) if token not in {*thoughts, *renderer.stop_ids}]
+    answers = [random.choices(tokens, k=random.randrange(1, 40)) for _ in range(12)]
+    for answer in answers[::2]:
+        answer.append(renderer.stop_ids[0])  # the others are cut off
+    generator = Written(answers)
+    upstream = LocalUpstream(
+        generator,
+        lambda: ChatScript(renderer, ""),
+        model="m",
+        temperature=1.0,
+        sampling=FULL_DISTRIBUTION,
+        max_length=lambda: 10_000,
+    )
+    asyncio.run(converse(upstream, client, len(answers), {number: "Go on." for number in range(12)}))
+    assert generator.causes == [None] * 12
+    for row, prompt in zip(generator.rows, generator.prompts[1:], strict=False):
+        assert prompt[: len(row)] == row
