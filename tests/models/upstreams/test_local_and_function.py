@@ -76,7 +76,7 @@ def engine(nano: LocalModel, running: Running) -> EngineThread:
 def local(nano: LocalModel, engine: EngineThread, temperature: float = 0.0) -> LocalUpstream:
     return LocalUpstream(
         engine,
-        lambda: script_for(nano, nano.renderer(), ""),
+        lambda: script_for(nano.renderer(), ""),
         model="nano@base",
         temperature=temperature,
         sampling=FULL_DISTRIBUTION,
@@ -252,7 +252,7 @@ def test_any_generator_answers_and_decides_how_its_tokens_are_drawn(nano: LocalM
         generator = Recording(sampled)
         upstream = LocalUpstream(
             generator,
-            lambda: script_for(nano, renderer, ""),
+            lambda: script_for(renderer, ""),
             model="nano",
             temperature=1.0,
             sampling=FULL_DISTRIBUTION,
@@ -290,7 +290,7 @@ def test_any_generator_answers_and_decides_how_its_tokens_are_drawn(nano: LocalM
 def recording(nano: LocalModel, generator: Recording, stop: tuple[str, ...] = ()) -> LocalUpstream:
     return LocalUpstream(
         generator,
-        lambda: script_for(nano, nano.renderer(), ""),
+        lambda: script_for(nano.renderer(), ""),
         model="nano",
         temperature=1.0,
         sampling=replace(FULL_DISTRIBUTION, stop=stop),

@@ -36,7 +36,6 @@ from upturn.dialects import (
 )
 from upturn.errors import ModelError
 from upturn.models.chat_template import ChatRenderer
-from upturn.models.local import LocalModel
 from upturn.models.model import Generation, GenerationRequest, Model
 from upturn.models.renderer import CompactRenderer, Renderer
 from upturn.models.upstreams.answer_events import answer_events
@@ -218,6 +217,7 @@ class LocalUpstream:
         sampling: SamplingSettings,
         max_length: Callable[[], int],
         applies_sampling: bool = True,
+        default_max_tokens: int = DEFAULT_MAX_TOKENS,
     ) -> None:
         """``script`` and ``max_length``, the longest context in tokens, are called in a thread once.
 
@@ -226,6 +226,7 @@ class LocalUpstream:
         """
         self._generator = generator
         self._applies_sampling = applies_sampling
+        self._default_max_tokens = default_max_tokens
         self.unapplied = Counter[str]()
         """Number of calls that asked for sampling that was not applied, by parameter."""
         self._make_script = script
@@ -344,7 +345,7 @@ class LocalUpstream:
         temperature = self._temperature if wanted.temperature is None else wanted.temperature
         return GenerationRequest(
             prompt_ids=prompt.token_ids,
-            max_tokens=min(wanted.max_tokens or DEFAULT_MAX_TOKENS, room),
+            max_tokens=min(wanted.max_tokens or self._default_max_tokens, room),
             stop_ids=script.stop_ids,
             temperature=temperature if temperature >= _LEAST_TEMPERATURE else 0.0,
             session=f"call-{number}",
@@ -384,11 +385,18 @@ def _unsupported(name: str, value: object, cure: str) -> RequestError:
     )
 
 
-def script_for(local: LocalModel, renderer: Renderer, system: str) -> Script:
-    """The script of a model; ``system``: the agent's prompt, for conversations without one."""
+def script_for(renderer: Renderer, system: str) -> Script:
+    """The script of a local model's renderer; ``system``: the agent's prompt, for conversations without one.
+
+    Raises ModelError for a renderer of another kind.
+    """
     if isinstance(renderer, ChatRenderer):
         return ChatScript(renderer, system)
-    return CompactScript(CompactRenderer(local.tokenizer), system)
+    if isinstance(renderer, CompactRenderer):
+        return CompactScript(renderer, system)
+    raise ModelError(
+        f"a {type(renderer).__name__} reads no model calls; a chat template or the compact grammar does"
+    )
 
 
 def _settled(parts: Sequence[Part]) -> str:
