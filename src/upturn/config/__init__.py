@@ -49,13 +49,16 @@ from upturn.config.routing import (
 )
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.section import (
+    DEFAULT_CONTEXT_TOKENS,
     HUB_NAME,
+    PARALLEL,
     AgentConfig,
     ContextConfig,
     EnvironmentConfig,
     Limits,
     LoopConfig,
     PoolConfig,
+    ProgramConfig,
     ReadinessConfig,
     RewardConfig,
     RunConfig,
@@ -94,11 +97,13 @@ from upturn.config.upstream import TimeoutConfig, UpstreamConfig
 
 __all__ = [
     "CORE",
+    "DEFAULT_CONTEXT_TOKENS",
     "DEFAULT_FLOOR",
     "DEFAULT_MIX",
     "FEATURE_POLICIES",
     "FULL_DISTRIBUTION",
     "HUB_NAME",
+    "PARALLEL",
     "SHIPPED_MODELS",
     "TABLES",
     "THUMBS",
@@ -139,6 +144,7 @@ __all__ = [
     "Precision",
     "PriceConfig",
     "Probability",
+    "ProgramConfig",
     "ProviderToolPolicy",
     "Rate",
     "Raw",

@@ -11,11 +11,13 @@ import pytest
 from upturn.environments import (
     EnvironmentKit,
     Graded,
+    HintedKit,
     ProgramEnd,
     ProgramEnvironment,
     Solved,
     WorkspaceLimits,
     check_environment,
+    hint_of,
     oracle_of,
     play,
     program_kit,
@@ -259,6 +261,22 @@ def test_actions_do_not_leave_the_folder_by_a_link(tmp_path: Path) -> None:
         assert "4711" not in step.observation.text
     assert sorted(tmp_path.iterdir()) == [tmp_path / "secret.txt"]
     assert (tmp_path / "secret.txt").read_text() == "4711"
+
+
+def test_a_hinted_environment_still_ends_with_its_program() -> None:
+    kit = sums(hint=lambda expected: f"the sum is {expected['sum']}")
+    task = first_task(kit)
+    hint = hint_of(kit, task)
+    assert hint is not None
+    hinted = HintedKit(kit, {task.id: hint}).environment(task)
+    assert isinstance(hinted, ProgramEnvironment)
+    observation, _ = hinted.reset(task)
+    assert observation.text == f"{hint}\n{task.instruction}"
+    (hinted.folder() / "sum.txt").write_text(total(kit, task))
+    assert hinted.finish(ProgramEnd("", 0)).is_terminated
+    hinted.close()
+    files: Any = hinted.state()["files"]
+    assert files["sum.txt"] == {"text": total(kit, task)}
 
 
 def test_evaluate_gets_what_it_names() -> None:

@@ -22,6 +22,7 @@ from upturn.models.upstreams import (
     Answering,
     CallOutcome,
     Chunk,
+    Drawn,
     EngineThread,
     FunctionUpstream,
     LocalUpstream,
@@ -76,7 +77,7 @@ def engine(nano: LocalModel, running: Running) -> EngineThread:
 def local(nano: LocalModel, engine: EngineThread, temperature: float = 0.0) -> LocalUpstream:
     return LocalUpstream(
         engine,
-        lambda: script_for(nano, nano.renderer(), ""),
+        lambda: script_for(nano.renderer(), ""),
         model="nano@base",
         temperature=temperature,
         sampling=FULL_DISTRIBUTION,
@@ -100,6 +101,8 @@ def test_a_local_model_answers_the_same_streamed_and_whole(
         assert same.tokens.logprobs == pytest.approx(outcome.tokens.logprobs, abs=1e-4)  # another cached prefix
         assert outcome.usage is not None
         span = outcome.tokens.spans[0]
+        assert span.model_version != ""
+        assert outcome.drawn == same.drawn == Drawn(0.0)
         assert (span.start, span.stop) == (outcome.usage.input, outcome.usage.input + outcome.usage.output)
         assert len(outcome.tokens.logprobs) == outcome.usage.output
         renderer = nano.renderer()
@@ -252,7 +255,7 @@ def test_any_generator_answers_and_decides_how_its_tokens_are_drawn(nano: LocalM
         generator = Recording(sampled)
         upstream = LocalUpstream(
             generator,
-            lambda: script_for(nano, renderer, ""),
+            lambda: script_for(renderer, ""),
             model="nano",
             temperature=1.0,
             sampling=FULL_DISTRIBUTION,
@@ -290,7 +293,7 @@ def test_any_generator_answers_and_decides_how_its_tokens_are_drawn(nano: LocalM
 def recording(nano: LocalModel, generator: Recording, stop: tuple[str, ...] = ()) -> LocalUpstream:
     return LocalUpstream(
         generator,
-        lambda: script_for(nano, nano.renderer(), ""),
+        lambda: script_for(nano.renderer(), ""),
         model="nano",
         temperature=1.0,
         sampling=replace(FULL_DISTRIBUTION, stop=stop),

@@ -139,7 +139,7 @@ def test_images_are_refused_by_name(chat_tokenizer: Tokenizers) -> None:
 )
 def test_what_the_shipped_model_has_written_so_far_is_the_beginning_of_its_answer(line: str) -> None:
     nano = load_local("nano")
-    script = script_for(nano, nano.renderer(), "")
+    script = script_for(nano.renderer(), "")
     token_ids = nano.tokenizer.encode(line, add_special_tokens=False).ids
     assert script.read(token_ids, QUESTION).parts == (Text(line),)
     for length in range(1, len(token_ids)):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from upturn.environments.cases import Expected
+from upturn.environments.programs.check import MakeSandbox
 from upturn.errors import WorldError
 from upturn.records import Evaluation, GateResult, Task, Trajectory, record
 from upturn.rewards import Rubric, evaluation_id, sum_costs
@@ -52,6 +53,8 @@ class FinishedAttempt:
     errors: str
     left_out: Mapping[str, str]
     """Files that were not kept, by path with the reason."""
+    sandbox: MakeSandbox | None
+    """The kit's, for ``run_check`` and ``run_pytest``."""
 
 
 ATTEMPT_PARTS = tuple(part.name for part in fields(FinishedAttempt))

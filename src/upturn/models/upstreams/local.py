@@ -36,7 +36,6 @@ from upturn.dialects import (
 )
 from upturn.errors import ModelError
 from upturn.models.chat_template import ChatRenderer
-from upturn.models.local import LocalModel
 from upturn.models.model import Generation, GenerationRequest, Model
 from upturn.models.renderer import CompactRenderer, Renderer
 from upturn.models.upstreams.answer_events import answer_events
@@ -44,7 +43,7 @@ from upturn.models.upstreams.chat_script import ChatScript
 from upturn.models.upstreams.compact_script import CompactScript
 from upturn.models.upstreams.event_exchange import EventExchange
 from upturn.models.upstreams.script import Prompt, Script
-from upturn.models.upstreams.upstream import BreakerState, Exchange, Forwarded, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import BreakerState, Drawn, Exchange, Forwarded, UpstreamCall, UpstreamError
 from upturn.records import JsonValue, TokenRow, WrittenSpan
 
 DEFAULT_MAX_TOKENS = 256
@@ -218,6 +217,7 @@ class LocalUpstream:
         sampling: SamplingSettings,
         max_length: Callable[[], int],
         applies_sampling: bool = True,
+        default_max_tokens: int = DEFAULT_MAX_TOKENS,
     ) -> None:
         """``script`` and ``max_length``, the longest context in tokens, are called in a thread once.
 
@@ -226,6 +226,7 @@ class LocalUpstream:
         """
         self._generator = generator
         self._applies_sampling = applies_sampling
+        self._default_max_tokens = default_max_tokens
         self.unapplied = Counter[str]()
         """Number of calls that asked for sampling that was not applied, by parameter."""
         self._make_script = script
@@ -257,7 +258,7 @@ class LocalUpstream:
                 kind="status",
                 status=400,
             )
-        rows: list[TokenRow] = []
+        rows: list[tuple[TokenRow, Drawn]] = []
         async with aclosing(self._events(call, script, prompt, rows)) as events:
             exchange = EventExchange(call, events, lambda: rows[0] if rows else None)
             await exchange.begin()
@@ -271,7 +272,7 @@ class LocalUpstream:
             return self._script
 
     async def _events(
-        self, call: UpstreamCall, script: Script, prompt: Prompt, rows: list[TokenRow]
+        self, call: UpstreamCall, script: Script, prompt: Prompt, rows: list[tuple[TokenRow, Drawn]]
     ) -> AsyncGenerator[StreamEvent, None]:
         """The answer; text as it is sampled. ``rows`` gets the tokens before the last event."""
         request, loop = call.request, asyncio.get_running_loop()
@@ -306,7 +307,8 @@ class LocalUpstream:
         is_stopped = written.finish == "length" and generation.finish_reason == "stop"
         finish: FinishReason = "stop" if is_stopped else written.finish
         answer = ModelAnswer(call.answer_id, self._model, written.parts, finish, usage)
-        rows.append(_row(prompt.token_ids, generation))
+        drawn = Drawn(generation_request.temperature, generation_request.sampling.as_parameters())
+        rows.append((_row(prompt.token_ids, generation), drawn))
         script.remember(prompt, generation.token_ids, request)
         for event in _unsent(answer_events(answer), sent):
             yield event
@@ -344,7 +346,7 @@ class LocalUpstream:
         temperature = self._temperature if wanted.temperature is None else wanted.temperature
         return GenerationRequest(
             prompt_ids=prompt.token_ids,
-            max_tokens=min(wanted.max_tokens or DEFAULT_MAX_TOKENS, room),
+            max_tokens=min(wanted.max_tokens or self._default_max_tokens, room),
             stop_ids=script.stop_ids,
             temperature=temperature if temperature >= _LEAST_TEMPERATURE else 0.0,
             session=f"call-{number}",
@@ -384,11 +386,18 @@ def _unsupported(name: str, value: object, cure: str) -> RequestError:
     )
 
 
-def script_for(local: LocalModel, renderer: Renderer, system: str) -> Script:
-    """The script of a model; ``system``: the agent's prompt, for conversations without one."""
+def script_for(renderer: Renderer, system: str) -> Script:
+    """The script of a local model's renderer; ``system``: the agent's prompt, for conversations without one.
+
+    Raises ModelError for a renderer of another kind.
+    """
     if isinstance(renderer, ChatRenderer):
         return ChatScript(renderer, system)
-    return CompactScript(CompactRenderer(local.tokenizer), system)
+    if isinstance(renderer, CompactRenderer):
+        return CompactScript(renderer, system)
+    raise ModelError(
+        f"a {type(renderer).__name__} reads no model calls; a chat template or the compact grammar does"
+    )
 
 
 def _settled(parts: Sequence[Part]) -> str:
@@ -416,7 +425,7 @@ def _row(prompt: tuple[int, ...], generation: Generation) -> TokenRow:
     count = len(generation.token_ids)
     return TokenRow(
         (*prompt, *generation.token_ids),
-        (WrittenSpan(0, len(prompt), len(prompt) + count),) if count else (),
+        (WrittenSpan(0, len(prompt), len(prompt) + count, generation.model_version),) if count else (),
         generation.logprobs,
         sampling_logprobs=generation.sampling_logprobs,
     )

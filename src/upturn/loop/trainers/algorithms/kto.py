@@ -20,6 +20,7 @@ from upturn.loop.trainers.pool_data import (
 )
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.traffic import (
+    check_traffic,
     find_ratings,
     frozen_traffic,
     note_omissions,
@@ -90,7 +91,7 @@ def load_ratings(context: Context, worker: PolicyWorker) -> LoadedRatings:
 
 def _rated_episodes(context: Context, worker: PolicyWorker) -> LoadedRatings:
     def find() -> Mapping[str, float]:
-        traffic = open_traffic(context, worker)
+        traffic = open_traffic(context, worker.renderer)
         found = find_ratings(traffic)
         note_omissions(context, found)
         return {rating.trajectory.id: traffic.rewards[rating.trajectory.id] for rating in found.items}
@@ -98,8 +99,8 @@ def _rated_episodes(context: Context, worker: PolicyWorker) -> LoadedRatings:
     frozen, settings = frozen_traffic(context, find), context.config.traffic
     assert settings is not None
     ratings = [
-        RatedTrajectory(trajectory, frozen.rewards[trajectory.id] > settings.good_above)
-        for trajectory in read_frozen(context, worker, frozen)
+        RatedTrajectory(read.trajectory, frozen.rewards[read.trajectory.id] > settings.good_above)
+        for read in read_frozen(context, worker.renderer, frozen)
     ]
     return LoadedRatings(ratings, frozen.snapshot)
 
@@ -140,4 +141,9 @@ def _find(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     return ratings
 
 
-KTO = Algorithm(KtoSettings, plan, train, frozenset({"pool", "traffic"}))
+def ready(context: Context) -> None:
+    """Raises TrainingError where ``[traffic]`` has nothing to train on."""
+    check_traffic(context, "kto")
+
+
+KTO = Algorithm(KtoSettings, plan, train, frozenset({"pool", "traffic"}), ready=ready)
