@@ -9,7 +9,7 @@ from upturn.models.upstreams.endpoint import EndpointUpstream
 from upturn.models.upstreams.endpoint_client import EndpointClient
 from upturn.models.upstreams.function import Answering, FunctionUpstream
 from upturn.models.upstreams.local import EngineThread, Generator, LocalUpstream
-from upturn.models.upstreams.script import Prompt, Script, script_for
+from upturn.models.upstreams.script import Prompt, Script, script_for, script_of
 from upturn.models.upstreams.upstream import (
     Attempt,
     CallOutcome,
@@ -50,4 +50,5 @@ __all__ = [
     "UpstreamError",
     "Verdict",
     "script_for",
+    "script_of",
 ]

@@ -3,12 +3,14 @@
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from upturn.dialects import (
     FinishReason,
     Image,
     Message,
+    ModelAnswer,
     ModelRequest,
     Part,
     Reasoning,
@@ -23,6 +25,7 @@ from upturn.models.calls import Reading
 from upturn.models.chat_template import THOUGHT, THOUGHT_END, ChatRenderer
 from upturn.models.local import LocalModel
 from upturn.models.renderer import GLUE, CompactRenderer, Renderer
+from upturn.models.template import unmarked_at
 from upturn.records import Observation
 
 _ANSWERS = 128
@@ -67,6 +70,10 @@ class Script(Protocol):
     def read(self, token_ids: Sequence[int], request: ModelRequest, /) -> Written:
         """The answer in the model's output."""
 
+    def write(self, prompt: Prompt, answer: ModelAnswer, request: ModelRequest, /) -> tuple[int, ...]:
+        """The tokens that the model would write for the answer to a request, with an end token unless the answer
+        was cut off. Raises RequestError for an answer that it cannot write, or that would read back otherwise."""
+
     def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest, /) -> bool:
         """Whether ``read`` of an output that begins so begins with the text that it has so far."""
 
@@ -105,6 +112,11 @@ class CompactScript:
         is_ended = bool(token_ids) and token_ids[-1] in self.stop_ids
         return Written((Text(output.text.rstrip(GLUE)),), "stop" if is_ended else "length")
 
+    def write(self, prompt: Prompt, answer: ModelAnswer, request: ModelRequest) -> tuple[int, ...]:  # noqa: ARG002
+        """The text as a line; thoughts are left out."""
+        token_ids = self._renderer.write_text(_text_of(answer))
+        return _checked(self, token_ids, answer, request)
+
     def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:  # noqa: ARG002
         """Always."""
         return True
@@ -138,6 +150,9 @@ class ChatScript:
         """The conversation as the template renders it."""
         if request.tools and not self._renderer.profile.lists_tools:
             raise RequestError("this model's chat template lists no tools", field="tools")
+        return self._prompt(self._render(request, is_open=True))
+
+    def _render(self, request: ModelRequest, *, is_open: bool) -> str:
         messages = [
             self.template.mark(line, but=(THOUGHT, THOUGHT_END) if message.role == "assistant" else ())
             for message in request.messages
@@ -147,10 +162,9 @@ class ChatScript:
             messages.insert(0, {"role": "system", "content": self._system})
         tools = [_template_tool(tool) for tool in request.tools]
         try:
-            text = self.template.render(messages, self.template.mark(tools), is_open=True)
+            return self.template.render(messages, self.template.mark(tools), is_open=is_open)
         except ModelError as exc:
             raise RequestError(str(exc), field="messages") from exc
-        return self._prompt(text)
 
     def remember(self, prompt: Prompt, token_ids: Sequence[int], request: ModelRequest) -> None:  # noqa: ARG002
         """Keeps the tokens of the last answers."""
@@ -190,6 +204,27 @@ class ChatScript:
         parts.append(Text(self._renderer.profile.calls.plain_text(text).strip()))
         return Written(tuple(parts), "stop" if is_ended else "length")
 
+    def write(self, prompt: Prompt, answer: ModelAnswer, request: ModelRequest) -> tuple[int, ...]:
+        """What the template writes for the answer after the prompt; a thought only where it shows thoughts.
+
+        Where it renders an answered conversation otherwise than its prompt, an answer without calls is its text.
+        """
+        profile, calls = self._renderer.profile, any(isinstance(part, ToolCall) for part in answer.parts)
+        end = profile.call_end_text if calls else profile.end_text
+        answered = replace(request, messages=(*request.messages, Message("assistant", answer.parts)))
+        text = self._render(answered, is_open=False)
+        if text.startswith(prompt.text):
+            rest = text[len(prompt.text) :]
+            stop = unmarked_at(rest, end, 0)
+            written = (rest if stop < 0 else rest[:stop]) + end  # some templates write it before the next message
+        elif not calls:
+            written = self.template.mark(_text_of(answer)) + end
+        else:
+            raise RequestError(
+                "the chat template shows calls otherwise than the model writes them", field="messages"
+            )
+        return _checked(self, tuple(self.template.encode(written)), answer, request)
+
     def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:
         """Not with tools, whose calls are text; for a model that thinks, only after the thought."""
         if request.tools:
@@ -199,9 +234,39 @@ class ChatScript:
 
 def script_for(local: LocalModel, renderer: Renderer, system: str) -> Script:
     """The script of a model; ``system``: the agent's prompt, for conversations without one."""
+    return script_of(renderer if isinstance(renderer, ChatRenderer) else CompactRenderer(local.tokenizer), system)
+
+
+def script_of(renderer: Renderer, system: str) -> Script:
+    """As ``script_for``, by the renderer alone. Raises ModelError for one that is neither a chat template's nor of
+    the compact grammar."""
     if isinstance(renderer, ChatRenderer):
         return ChatScript(renderer, system)
-    return CompactScript(CompactRenderer(local.tokenizer), system)
+    if isinstance(renderer, CompactRenderer):
+        return CompactScript(renderer, system)
+    raise ModelError(f"a {type(renderer).__name__} reads no conversations; use a model with a chat template")
+
+
+def _checked(
+    script: Script, token_ids: tuple[int, ...], answer: ModelAnswer, request: ModelRequest
+) -> tuple[int, ...]:
+    """The tokens, without the end token of an answer that was cut off; raises RequestError for another answer."""
+    read = script.read(token_ids, request).parts
+    if _text_of_parts(read) != _text_of(answer).strip() or _calls(read) != _calls(answer.parts):
+        raise RequestError(f"the model would read its own answer as {read!r:.200}", field="messages")
+    return token_ids[:-1] if answer.finish == "length" else token_ids
+
+
+def _text_of(answer: ModelAnswer) -> str:
+    return _text_of_parts(answer.parts)
+
+
+def _text_of_parts(parts: Sequence[Part]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+def _calls(parts: Sequence[Part]) -> list[tuple[str, Any]]:
+    return [(part.name, _object(part)) for part in parts if isinstance(part, ToolCall)]
 
 
 def _plain_text(message: Message) -> str:
