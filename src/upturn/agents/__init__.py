@@ -8,10 +8,11 @@ token budget. ``cluster`` and ``ray_workers`` run rollouts in other processes. N
 
 from typing import TYPE_CHECKING
 
-from upturn.agents.agent import Agent, ModelSession, Reply
+from upturn.agents.agent import Agent, AttemptAgent, AttemptEnd, ModelSession, Reply
 from upturn.agents.branch_point import BranchPoint, branch_points, full_trajectory
 from upturn.agents.build import (
     build,
+    endpoint_of,
     load_function,
     precision,
     prompt_builder_for,
@@ -48,6 +49,8 @@ __all__ = [
     "Agent",
     "AgentFunction",
     "Attempt",
+    "AttemptAgent",
+    "AttemptEnd",
     "BranchPoint",
     "CallableAgent",
     "EndpointAgent",
@@ -74,6 +77,7 @@ __all__ = [
     "call_counts",
     "check_cluster",
     "derived_seed",
+    "endpoint_of",
     "fork_counts",
     "full_trajectory",
     "load_function",

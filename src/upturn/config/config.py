@@ -89,7 +89,7 @@ class Config:
         """The agent that is trained; None = no training."""
         if not self.trains:
             return None
-        local = [agent for agent in self.agents if agent.kind == "local_model"]
+        local = [agent for agent in self.agents if agent.has_local_model]
         return next(agent for agent in local if self.loop.improve in ("", agent.name))
 
     def price_of(self, agent: str, model: str) -> PriceConfig | None:
@@ -98,7 +98,7 @@ class Config:
         It is that of the agent's ``price``, else of the model. All versions of a local model have one price.
         """
         for member in self.agents:
-            if member.name == agent and (member.price or member.kind == "local_model"):
+            if member.name == agent and (member.price or member.has_local_model):
                 return self.prices.get(member.price or member.model)
         return self.prices.get(model)
 

@@ -1,5 +1,6 @@
 """Commands that check a workspace end with everything they started, and cannot flood this process."""
 
+import asyncio
 import os
 import select
 import sys
@@ -59,6 +60,14 @@ def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     result = run_check(tmp_path, [PYTHON, "-c", program], seconds=300)
     assert result.exit_code == 0
     assert has_ended(int(result.output))
+
+
+async def _check(folder: Path) -> str:
+    return run_check(folder, [PYTHON, "-c", "print(1)"]).output
+
+
+def test_a_command_can_be_checked_beside_a_running_event_loop(tmp_path: Path) -> None:
+    assert asyncio.run(_check(tmp_path)) == "1\n"
 
 
 def test_endless_output_is_cut_and_ended(tmp_path: Path) -> None:

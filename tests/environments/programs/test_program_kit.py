@@ -11,11 +11,13 @@ import pytest
 from upturn.environments import (
     EnvironmentKit,
     Graded,
+    HintedKit,
     ProgramEnd,
     ProgramEnvironment,
     Solved,
     WorkspaceLimits,
     check_environment,
+    hint_of,
     oracle_of,
     play,
     program_kit,
@@ -100,6 +102,22 @@ def test_validation_reports_floor_zero_and_ceiling_one() -> None:
     values = {check.name: check.value for check in report.checks}
     assert (values["oracle"], values["ceiling"], values["floor"], values["mutants"]) == (1, 1, 0, 1)
     assert (values["own delete_all"], values["own empty_all"], values["own tamper"]) == (0, 0, 0)
+
+
+def test_validation_reports_what_is_not_evaluated() -> None:
+    kit = program_kit("x", lambda rng: (f"do {rng.random()}", {}), lambda: None)
+    [report] = validate_kit(kit, Plan(tasks=2, random_trajectories=1))
+    [check] = [check for check in report.checks if check.name == "unjudged"]
+    assert (check.value, check.holds) == (1, False)
+    assert check.violation.endswith("the evaluation is missing: evaluate returned None")
+
+
+def test_levels_are_given_for_all_families_or_by_family() -> None:
+    makes = {"easy": make_sum, "hard": make_sum}
+    assert program_kit("x", makes, evaluate_sum, level={"easy": 1, "hard": 3}).families == {"easy": 1, "hard": 3}
+    assert program_kit("x", makes, evaluate_sum, level=2).families == {"easy": 2, "hard": 2}
+    with pytest.raises(WorldError, match=r"'x' has levels of \['easy'\] and families \['easy', 'hard'\]"):
+        program_kit("x", makes, evaluate_sum, level={"easy": 1})
 
 
 def test_a_program_is_judged_by_what_it_leaves() -> None:
@@ -243,6 +261,22 @@ def test_actions_do_not_leave_the_folder_by_a_link(tmp_path: Path) -> None:
         assert "4711" not in step.observation.text
     assert sorted(tmp_path.iterdir()) == [tmp_path / "secret.txt"]
     assert (tmp_path / "secret.txt").read_text() == "4711"
+
+
+def test_a_hinted_environment_still_ends_with_its_program() -> None:
+    kit = sums(hint=lambda expected: f"the sum is {expected['sum']}")
+    task = first_task(kit)
+    hint = hint_of(kit, task)
+    assert hint is not None
+    hinted = HintedKit(kit, {task.id: hint}).environment(task)
+    assert isinstance(hinted, ProgramEnvironment)
+    observation, _ = hinted.reset(task)
+    assert observation.text == f"{hint}\n{task.instruction}"
+    (hinted.folder() / "sum.txt").write_text(total(kit, task))
+    assert hinted.finish(ProgramEnd("", 0)).is_terminated
+    hinted.close()
+    files: Any = hinted.state()["files"]
+    assert files["sum.txt"] == {"text": total(kit, task)}
 
 
 def test_evaluate_gets_what_it_names() -> None:

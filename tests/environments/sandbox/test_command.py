@@ -40,8 +40,6 @@ class Leftovers(NamedTuple):
     children: frozenset[int]
     marked: frozenset[int]
     """Processes with the marker in their environment."""
-    files: tuple[str, ...]
-    """In the temporary folder."""
 
 
 def leftovers() -> Leftovers:
@@ -60,8 +58,7 @@ def leftovers() -> Leftovers:
             descriptors.append(f"{link.name} {str(link.readlink()).partition(':')[0]}")
         except FileNotFoundError:  # of the listing itself
             continue
-    files = tuple(path.name for path in Path(tempfile.gettempdir()).iterdir())
-    return Leftovers(tuple(descriptors), frozenset(children), frozenset(marked), files)
+    return Leftovers(tuple(descriptors), frozenset(children), frozenset(marked))
 
 
 def test_it_gets_input_environment_and_folder_and_no_more(tmp_path: Path) -> None:
@@ -209,4 +206,5 @@ def test_nothing_is_left_of_many_attempts(count: int, tmp_path: Path, monkeypatc
     before = leftovers()
     ends = asyncio.run(many_attempts(count))
     assert ends == {None: count * 2 // 5, 0: count // 5, 3: count // 5, "cancelled": count // 5}
+    assert list(tmp_path.iterdir()) == []
     assert leftovers() == before

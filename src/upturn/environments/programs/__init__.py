@@ -6,7 +6,7 @@ judgements, ``check`` and ``pytest_run`` run commands for them. Not here: runnin
 (``upturn.agents``).
 """
 
-from upturn.environments.programs.check import CheckResult, run_check
+from upturn.environments.programs.check import run_check
 from upturn.environments.programs.end import ProgramEnd, ProgramEnvironment
 from upturn.environments.programs.evaluators import EVALUATORS
 from upturn.environments.programs.grading import ATTEMPT_PARTS, FinishedAttempt, Graded
@@ -17,7 +17,6 @@ from upturn.environments.programs.workspace import WorkspaceLimits
 __all__ = [
     "ATTEMPT_PARTS",
     "EVALUATORS",
-    "CheckResult",
     "FinishedAttempt",
     "Graded",
     "ProgramEnd",

@@ -22,6 +22,7 @@ from upturn.environments.programs.temporary_folder import TemporaryFolder
 from upturn.environments.programs.workspace import Workspace, WorkspaceLimits, write_workspace
 from upturn.environments.programs.workspace_environment import TOOLS, WorkspaceEnvironment
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
+from upturn.errors import WorldError
 from upturn.records import Action, Evaluation, JsonValue, Split, Task, Trajectory, record
 
 MakeTask: TypeAlias = Callable[..., tuple[str, Expected] | tuple[str, Expected, Mapping[str, str | bytes]]]
@@ -48,7 +49,7 @@ def program_kit(  # noqa: PLR0913  # the parts of a kit, each a separate option
     evaluate: Evaluate | str,
     *,
     version: int = 1,
-    level: int = 1,
+    level: int | Mapping[str, int] = 1,
     limits: WorkspaceLimits = WorkspaceLimits(),  # noqa: B008  # a frozen record
     hint: WriteHint | None = None,
     oracle: Solve | None = None,
@@ -59,17 +60,21 @@ def program_kit(  # noqa: PLR0913  # the parts of a kit, each a separate option
     an argument ``split`` gets ``"train"`` or ``"heldout"``. ``evaluate`` names as its parameters what it needs of
     ``FinishedAttempt``, such as ``evaluate(workspace, expected)``, and returns a ``Judged``; an exception is a
     missing evaluation. A text is the name of one in ``EVALUATORS``. ``version`` is the verifier's: raise it when
-    ``evaluate`` changes. ``limits``: what is kept of a workspace. ``hint``: the answer in words, for training with
-    hints; None = there is none. ``oracle``: None = no known solution, and less can be validated.
+    ``evaluate`` changes. ``level``: of all families, or by family. ``limits``: what is kept of a workspace.
+    ``hint``: the answer in words, for training with hints; None = there is none. ``oracle``: None = no known
+    solution, and less can be validated.
 
-    Raises WorldError for an ``evaluate`` with other parameters, and without a name or a family; UnknownNameError
-    for an unknown name of an ``evaluate``.
+    Raises WorldError for an ``evaluate`` with other parameters, for levels of other families, and without a name or
+    a family; UnknownNameError for an unknown name of an ``evaluate``.
     """
     makes = dict(make) if isinstance(make, Mapping) else {name: make}
     cases = Cases(name, makes, read_case, returns=RETURNS)
     function = evaluator(evaluate) if isinstance(evaluate, str) else evaluate
     verifier = ProgramVerifier(cases, function, version=version)
-    return ProgramKit(cases, verifier, level=level, limits=limits, write_hint=hint, solve=oracle)
+    levels = dict(level) if isinstance(level, Mapping) else dict.fromkeys(makes, level)
+    if levels.keys() != makes.keys():
+        raise WorldError(f"{name!r} has levels of {sorted(levels)} and families {sorted(makes)}; give one for each")
+    return ProgramKit(cases, verifier, levels=levels, limits=limits, write_hint=hint, solve=oracle)
 
 
 class ProgramVerifier:
@@ -121,13 +126,13 @@ class ProgramKit:
         cases: Cases[ProgramCase],
         verifier: ProgramVerifier,
         *,
-        level: int,
+        levels: Mapping[str, int],
         limits: WorkspaceLimits,
         write_hint: WriteHint | None,
         solve: Solve | None,
     ) -> None:
         self.name = cases.name
-        self.families: Mapping[str, int] = dict.fromkeys(cases.families, level)
+        self.families = levels
         self.verifier = verifier
         self.tools = TOOLS
         self._cases, self._limits = cases, limits

@@ -1,9 +1,12 @@
-"""Where programs run: a command in processes of its own, all of which have ended when its call returns.
+"""Where programs run: in processes that have all ended when the call returns, and in sandboxes.
 
-Start with ``command``; ``supervisor`` is the script that starts it and ends what it leaves behind. Not here: which
-program runs, and what it is told (``upturn.agents``).
+Start with ``command`` (no sandbox) and ``sandbox`` (the contract, with the same call); ``bubblewrap`` is the
+default backend, ``self_test`` shows that it isolates. ``supervisor``, ``enter`` and ``probe`` are scripts of
+their own. Not here: which program runs, and what it is told (``upturn.agents``).
 """
 
+from upturn.environments.sandbox.bubblewrap import Bubblewrap, sandbox_environment
 from upturn.environments.sandbox.command import CommandEnd, run_command
+from upturn.environments.sandbox.sandbox import Sandbox
 
-__all__ = ["CommandEnd", "run_command"]
+__all__ = ["Bubblewrap", "CommandEnd", "Sandbox", "run_command", "sandbox_environment"]

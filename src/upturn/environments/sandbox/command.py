@@ -34,6 +34,30 @@ class CommandEnd:
     """True = it wrote more than the limit to one of them, and the beginning was dropped."""
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What ``run_command`` describes."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    input: bytes
+    folder: Path
+    output_limit: int
+    timeout_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the supervisor starts a command."""
+
+    passed: tuple[int, ...] = ()
+    """Descriptors that the command gets besides the standard ones; nothing else keeps them."""
+    user: int | None = None
+    """None = as it is; the user and the group that it becomes, which only root can."""
+    staged: tuple[str, ...] = ()
+    """Paths that the command gets as ``supervisor.STAGE/NUMBER``."""
+
+
 async def run_command(
     command: Sequence[str],
     *,
@@ -49,32 +73,50 @@ async def run_command(
     starts. ``output_limit``: bytes kept of its standard output, and as many of its errors; writing beyond takes
     no memory. ``timeout_seconds``: None = no limit. Raises OSError where it cannot start.
     """
+    return await run_supervised(
+        Call(tuple(command), environment, input, folder, output_limit, timeout_seconds), Launch()
+    )
+
+
+async def run_supervised(call: Call, launch: Launch) -> CommandEnd:
+    """As ``run_command``."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            control = theirs.fileno()
-            argv = (sys.executable, "-I", "-S", str(_SUPERVISOR), str(control), str(os.getpid()), *command)
             transport, streams = await asyncio.get_running_loop().subprocess_exec(
-                lambda: _Streams(output_limit),
-                *argv,
-                env=environment,
-                cwd=folder,
-                pass_fds=(control,),
+                lambda: _Streams(call.output_limit),
+                *_arguments(theirs.fileno(), launch),
+                *call.command,
+                env=call.environment,
+                cwd=call.folder,
+                pass_fds=(theirs.fileno(), *launch.passed),
                 start_new_session=True,
             )
         try:
-            _input_pipe(transport).write(input)
+            _input_pipe(transport).write(call.input)
             _input_pipe(transport).write_eof()
-            is_late = await _waits_longer(streams, timeout_seconds)
+            is_late = await _waits_longer(streams, call.timeout_seconds)
             report = b"" if is_late else _received(ours)
         finally:
             ours.shutdown(socket.SHUT_RDWR)  # acts also where a fork of this process holds a copy
             await _end(transport, streams)
     kind, _, number = report.decode().partition(" ")
     if kind == "error":
-        raise OSError(int(number), f"the command {command[0]!r} cannot start: {os.strerror(int(number))}")
+        raise start_error(call.command, int(number))
     ended_with = int(number) if kind else transport.get_returncode()
     return CommandEnd(None if is_late else ended_with, *streams.texts(), streams.is_cut)
+
+
+def start_error(command: Sequence[str], number: int) -> OSError:
+    """The error of a command that cannot start; ``number``: its ``errno``."""
+    return OSError(number, f"the command {command[0]!r} cannot start: {os.strerror(number)}")
+
+
+def _arguments(control: int, launch: Launch) -> tuple[str, ...]:
+    passed = ",".join(map(str, launch.passed))
+    user = "" if launch.user is None else str(launch.user)
+    started = (sys.executable, "-I", "-S", str(_SUPERVISOR), str(control), str(os.getpid()))
+    return (*started, passed, user, str(len(launch.staged)), *launch.staged)
 
 
 class _Streams(asyncio.SubprocessProtocol):

@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,15 +24,20 @@ _POLL_SECONDS = 1.0
 """Between looks at the parent, for a parent whose forks hold the control socket open after its death."""
 _ENDING_SECONDS = 5.0
 """After that, processes that cannot be ended (of another user) are left."""
+_CLONE_NEWNS, _MS_BIND, _MS_REC, _MS_SLAVE = 0x20000, 0x1000, 0x4000, 0x80000
+"""Of ``linux/sched.h`` and ``linux/mount.h``."""
+STAGE = "/sys"
+"""Where a sandbox of root has its folders; nothing else reads this path there."""
 _RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores them, and a program would inherit that."""
 
 
-def supervise(action: Callable[[], object], control: int, parent: int) -> None:
+def supervise(action: Callable[[], object], control: int, parent: int, passed: Iterable[int] = ()) -> None:
     """Runs ``action`` in a child process; returns when it and all its descendants have ended.
 
     ``control``: a socket whose other end the caller holds; closing that end ends everything. Written to it at the
     end: ``exit N`` (negative = ended by that signal) or ``error ERRNO``. ``parent``: its death ends everything.
+    ``passed``: descriptors that only the action keeps.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     woken, waking = os.pipe()
@@ -43,6 +48,8 @@ def supervise(action: Callable[[], object], control: int, parent: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # the command's pipes close when the command and its children close them
         os.dup2(null, descriptor)
+    for descriptor in passed:
+        os.close(descriptor)
     status = None
     while status is None and os.getppid() == parent:
         ready, _, _ = select.select([woken, control], [], [], _POLL_SECONDS)
@@ -144,8 +151,39 @@ def _descendants() -> set[int]:
 
 
 def _prctl(option: int, value: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl failed")
+    _call("prctl", option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _call(name: str, *arguments: object) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), f"{name} failed")
+
+
+def _stage(paths: list[str]) -> None:
+    """Makes each path available as ``STAGE/NUMBER``, in mounts of this process's own.
+
+    A user that may not enter ``/root`` reaches a folder below it there, where the folder itself allows it.
+    """
+    _call("unshare", _CLONE_NEWNS)
+    _call("mount", None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None)
+    _call("mount", b"tmpfs", STAGE.encode(), b"tmpfs", ctypes.c_ulong(0), b"mode=755")
+    for number, path in enumerate(paths):
+        target = Path(STAGE, str(number))
+        if Path(path).is_dir():
+            target.mkdir()
+        else:
+            target.touch()
+        _call("mount", os.fsencode(path), bytes(target), None, ctypes.c_ulong(_MS_BIND | _MS_REC), None)
+
+
+def _become(user: int, supervisor: int) -> None:
+    """Gives up root for good."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the change of user has cleared it
+    if os.getppid() != supervisor:
+        os._exit(1)
 
 
 def _initial_environment() -> dict[bytes, bytes]:
@@ -155,11 +193,25 @@ def _initial_environment() -> dict[bytes, bytes]:
 
 
 def main() -> None:
-    """``supervisor.py CONTROL PARENT COMMAND...``; ``CONTROL``: a descriptor, ``PARENT``: a process id."""
-    control, parent, command = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    os.set_inheritable(control, False)
-    environment = _initial_environment()
-    supervise(lambda: os.execvpe(command[0], command, environment), control, parent)
+    """``supervisor.py CONTROL PARENT PASSED USER COUNT PATHS... COMMAND...``.
+
+    ``CONTROL``: a descriptor; ``PARENT``: a process id; ``PASSED``: descriptors for the command, separated by
+    commas; ``USER``: an id, empty = as it is; ``PATHS``: as many as ``COUNT``, to stage for that user.
+    """
+    control, parent, passed, user, count = sys.argv[1:6]
+    paths, command = sys.argv[6 : 6 + int(count)], sys.argv[6 + int(count) :]
+    os.set_inheritable(int(control), False)
+    environment, supervisor = _initial_environment(), os.getpid()
+
+    def execute() -> None:
+        if paths:
+            _stage(paths)
+        if user:
+            _become(int(user), supervisor)
+        os.execvpe(command[0], command, environment)
+
+    kept = {int(descriptor) for descriptor in passed.split(",") if descriptor}
+    supervise(execute, int(control), int(parent), kept)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,17 @@ Recognition needs the earlier calls in memory; ``find`` looks up older ones, e.g
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import NamedTuple
 
-from upturn.dialects import Message, ModelRequest, Part, Reasoning, Toolbox
-from upturn.loop.online.prefix import answered_digest, conversation_digests
-from upturn.records import fields_json
+from upturn.dialects import (
+    Message,
+    ModelRequest,
+    Part,
+    Reasoning,
+    answered_digest,
+    conversation_digests,
+    tools_digest,
+)
 
 MAX_CONVERSATIONS = 20_000
 """Maximum number of answered conversations in memory (about 8 MB); the least recently used is dropped first."""
@@ -103,7 +108,7 @@ class EpisodeTracker:
         ``name``: the client's name for the episode; None = it names none. ``agent``: its name for a sub-agent.
         """
         digests = conversation_digests(request.messages, client.scope(name))
-        tools = _tools_digest(request)
+        tools = tools_digest(request.tools)
         ends = [number for number, message in enumerate(request.messages) if message.role == "assistant"]
         extends, shared, known_tools = self._earlier(digests, ends, client.tenant)
         unnamed = call if extends is None else extends.episode
@@ -184,9 +189,3 @@ def has_open_tool_loop(messages: Sequence[Message]) -> bool:
 def has_signed_thought(messages: Sequence[Message]) -> bool:
     """Returns True if a message has a signed thought, which only the model that wrote it accepts."""
     return any(isinstance(part, Reasoning) and part.signature for message in messages for part in message.parts)
-
-
-def _tools_digest(request: ModelRequest) -> str:
-    if not request.tools:
-        return ""
-    return blake2b(fields_json(Toolbox(request.tools)).encode(errors="surrogatepass"), digest_size=16).hexdigest()

@@ -232,6 +232,11 @@ class PolicyWorker:
                 f"the model failed in all {len(trajectories)} trajectories, in the first with: "
                 f"{trajectories[0].error}; check the model or its engine, then resume"
             )
+        if trajectories and all(member.outcome == "program_error" and not member.rows for member in trajectories):
+            raise ModelError(
+                f"the program failed in all {len(trajectories)} trajectories before its first call, in the first "
+                f"with: {trajectories[0].error}; run it by hand, then resume"
+            )
 
     def scored(self, rollouts: RolloutSpec, trajectory: Trajectory, evaluation: Evaluation) -> ScoredTrajectory:
         """The trajectory with its rewards; missing where a model or an environment broke it."""

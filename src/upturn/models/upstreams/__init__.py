@@ -7,9 +7,10 @@ requests and answers (``dialects``), the choice of an upstream (``loop.online``)
 
 from upturn.models.upstreams.endpoint import EndpointUpstream
 from upturn.models.upstreams.endpoint_client import EndpointClient
+from upturn.models.upstreams.fork_cause import FORK_CURES, Fork, ForkCause
 from upturn.models.upstreams.function import Answering, FunctionUpstream
-from upturn.models.upstreams.local import EngineThread, Generator, LocalUpstream
-from upturn.models.upstreams.script import Prompt, Script, script_for, script_of
+from upturn.models.upstreams.local import EngineThread, Generator, LocalUpstream, script_for
+from upturn.models.upstreams.script import Prompt, Script
 from upturn.models.upstreams.upstream import (
     Attempt,
     CallOutcome,
@@ -27,6 +28,7 @@ from upturn.models.upstreams.upstream import (
 )
 
 __all__ = [
+    "FORK_CURES",
     "Answering",
     "Attempt",
     "CallOutcome",
@@ -37,6 +39,8 @@ __all__ = [
     "EndpointUpstream",
     "EngineThread",
     "Exchange",
+    "Fork",
+    "ForkCause",
     "Forwarded",
     "FunctionUpstream",
     "Generator",
@@ -50,5 +54,4 @@ __all__ = [
     "UpstreamError",
     "Verdict",
     "script_for",
-    "script_of",
 ]

@@ -1,9 +1,9 @@
 """An upstream in this process: a local model behind the engine, with continuous batching.
 
 The engine runs in a thread of its own with its own event loop, so that its passes do not delay other calls. Prompts
-are rendered by the model's chat template, or in the compact grammar of the shipped model, which reads only the last
-message of the user. The tokens are known, so every call is captured completely. Text is streamed as it is sampled,
-except where its reading can change later: with tools, stop strings, or a thought that has not ended.
+are rendered by the model's chat template, or in the compact grammar of the shipped model. The tokens are known, so
+every call is captured completely. Text is streamed as it is sampled, except where its reading can change later:
+with tools, stop strings, or a thought that has not ended.
 
 Not covered: images, structured output by schema.
 """
@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
@@ -20,6 +20,7 @@ from typing import Protocol, runtime_checkable
 
 from upturn.config import SamplingSettings
 from upturn.dialects import (
+    FinishReason,
     ModelAnswer,
     ModelRequest,
     Part,
@@ -31,21 +32,56 @@ from upturn.dialects import (
     Text,
     TextDelta,
     TokenUsage,
+    request_object,
 )
 from upturn.errors import ModelError
+from upturn.models.chat_template import ChatRenderer
 from upturn.models.model import Generation, GenerationRequest, Model
+from upturn.models.renderer import CompactRenderer, Renderer
 from upturn.models.upstreams.answer_events import answer_events
+from upturn.models.upstreams.chat_script import ChatScript
+from upturn.models.upstreams.compact_script import CompactScript
 from upturn.models.upstreams.event_exchange import EventExchange
 from upturn.models.upstreams.script import Prompt, Script
 from upturn.models.upstreams.upstream import BreakerState, Drawn, Exchange, Forwarded, UpstreamCall, UpstreamError
-from upturn.records import TokenRow, WrittenSpan
+from upturn.records import JsonValue, TokenRow, WrittenSpan
 
 DEFAULT_MAX_TOKENS = 256
 """Of answers to requests without a limit."""
 _LEAST_TEMPERATURE = 1e-3
 """Below it, log-probabilities are infinite or nearly so, and the likeliest token is drawn anyway."""
+_FORMAT_FIELDS = {"chat": "response_format", "responses": "text.format", "messages": "output_config.format"}
+"""The field of the answer's form, by dialect."""
+_LOGPROBS = "message.output_text.logprobs"
+"""Responses asks for log-probs so."""
 _SAMPLING = ("temperature", "top_p", "top_k", "seed")
 """Parameters that change how tokens are drawn."""
+_NEUTRAL: Mapping[str, tuple[JsonValue, ...]] = {
+    "logprobs": (False, 0),
+    "top_logprobs": (0,),
+    "prompt_logprobs": (0,),
+    "logit_bias": ({},),
+    "best_of": (1,),
+    "min_p": (0,),
+    "min_tokens": (0,),
+    "repetition_penalty": (1,),
+    "stop_token_ids": ([],),
+    "bad_words": ([],),
+    "ignore_eos": (False,),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "structured_outputs": (),
+    "prediction": (),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "continue_final_message": (False,),
+    "truncation": ("disabled",),
+    "max_tool_calls": (),
+}
+"""Fields of requests that no local model honours, beside those of ``ModelRequest``, and the values, beside null, at
+which they change nothing: OpenAI's, and those of vLLM and SGLang."""
 _REPORT_SECONDS = 0.02
 """Between two reports of the tokens so far."""
 
@@ -181,6 +217,7 @@ class LocalUpstream:
         sampling: SamplingSettings,
         max_length: Callable[[], int],
         applies_sampling: bool = True,
+        default_max_tokens: int = DEFAULT_MAX_TOKENS,
     ) -> None:
         """``script`` and ``max_length``, the longest context in tokens, are called in a thread once.
 
@@ -189,6 +226,7 @@ class LocalUpstream:
         """
         self._generator = generator
         self._applies_sampling = applies_sampling
+        self._default_max_tokens = default_max_tokens
         self.unapplied = Counter[str]()
         """Number of calls that asked for sampling that was not applied, by parameter."""
         self._make_script = script
@@ -204,10 +242,11 @@ class LocalUpstream:
     async def open(self, call: UpstreamCall) -> AsyncIterator[Exchange]:
         """Generates the answer; raises UpstreamError for a conversation that the model cannot read."""
         try:
+            refuse_unsupported(call)
             script = await self._ready()
             prompt = script.prompt(call.request)
         except RequestError as exc:
-            raise UpstreamError(str(exc), kind="status", status=400) from exc
+            raise UpstreamError(str(exc), kind="status", status=400, field=exc.field) from exc
         except UpstreamError:
             raise
         except ModelError as exc:
@@ -264,7 +303,10 @@ class LocalUpstream:
             await asyncio.gather(generating, return_exceptions=True)
         usage = TokenUsage(len(prompt.token_ids), len(generation.token_ids))
         written = script.read(generation.token_ids, request)
-        answer = ModelAnswer(call.answer_id, self._model, written.parts, written.finish, usage)
+        # the agent's stop strings belong to its answers, the request's do not
+        is_stopped = written.finish == "length" and generation.finish_reason == "stop"
+        finish: FinishReason = "stop" if is_stopped else written.finish
+        answer = ModelAnswer(call.answer_id, self._model, written.parts, finish, usage)
         drawn = Drawn(generation_request.temperature, generation_request.sampling.as_parameters())
         rows.append((_row(prompt.token_ids, generation), drawn))
         script.remember(prompt, generation.token_ids, request)
@@ -297,14 +339,14 @@ class LocalUpstream:
         if wanted.top_p is not None:
             sampling = replace(sampling, top_p=wanted.top_p)
         if wanted.top_k is not None:
-            sampling = replace(sampling, top_k=wanted.top_k)
+            sampling = replace(sampling, top_k=max(0, wanted.top_k))  # vLLM's -1 is all
         if wanted.stop:
             sampling = replace(sampling, stop=(*sampling.stop, *wanted.stop))
         room = self._max_length - len(prompt.token_ids)
         temperature = self._temperature if wanted.temperature is None else wanted.temperature
         return GenerationRequest(
             prompt_ids=prompt.token_ids,
-            max_tokens=min(wanted.max_tokens or DEFAULT_MAX_TOKENS, room),
+            max_tokens=min(wanted.max_tokens or self._default_max_tokens, room),
             stop_ids=script.stop_ids,
             temperature=temperature if temperature >= _LEAST_TEMPERATURE else 0.0,
             session=f"call-{number}",
@@ -312,6 +354,50 @@ class LocalUpstream:
             seed=number if wanted.seed is None else wanted.seed,
             sampling=sampling,
         )
+
+
+def refuse_unsupported(call: UpstreamCall) -> None:
+    """Raises RequestError for what a request asks of a local model in vain."""
+    request = call.request
+    for name in ("presence_penalty", "frequency_penalty"):
+        if value := getattr(request.sampling, name):
+            raise _unsupported(name, value, "leave it out, or set it to 0")
+    if request.output.kind != "text":
+        cure = "ask for it in the prompt, or with a tool"
+        raise _unsupported(_FORMAT_FIELDS[call.dialect.name], request.output.kind, cure)
+    if request.tool_choice.kind in ("required", "named"):
+        wanted = request.tool_choice.name or request.tool_choice.kind
+        raise _unsupported("tool_choice", wanted, "leave it out, or set it to auto or none")
+    asked = [name for name in (*_NEUTRAL, "include") if f'"{name}"'.encode() in call.body]
+    body = (request_object(call.body) if asked else None) or {}
+    for name in asked:
+        value = body.get(name)
+        if name == "include" and isinstance(value, list) and _LOGPROBS in value:
+            raise _unsupported(name, _LOGPROBS, "leave it out")
+        if name in _NEUTRAL and value is not None and value not in _NEUTRAL[name]:
+            raise _unsupported(name, value, "leave it out")
+
+
+def _unsupported(name: str, value: object, cure: str) -> RequestError:
+    return RequestError(
+        f"{name} = {value!r:.80} is not supported by models in this process; {cure}",
+        code="unsupported",
+        field=name,
+    )
+
+
+def script_for(renderer: Renderer, system: str) -> Script:
+    """The script of a local model's renderer; ``system``: the agent's prompt, for conversations without one.
+
+    Raises ModelError for a renderer of another kind.
+    """
+    if isinstance(renderer, ChatRenderer):
+        return ChatScript(renderer, system)
+    if isinstance(renderer, CompactRenderer):
+        return CompactScript(renderer, system)
+    raise ModelError(
+        f"a {type(renderer).__name__} reads no model calls; a chat template or the compact grammar does"
+    )
 
 
 def _settled(parts: Sequence[Part]) -> str:

@@ -50,17 +50,14 @@ def test_each_answer_is_written_after_its_conversation(script: Script) -> None:
     assert isinstance(rendered, Trajectory)
     assert rendered.turns == trajectory.turns
     assert (rendered.origin, rendered.temperature) == ("rendered", None)
-    rows = [
-        (renderer().read(row.token_ids[: span.start]).text, renderer().read(row.token_ids[span.start :]).text)
-        for row in rendered.rows
-        for span in row.spans
-    ]
-    assert rows == [
-        ("<|task|>open the door<|act|>", "user.open door=1"),
-        ("<|task|>and the window<|act|>", "user.open window=1"),
-    ]
-    assert [span.turn for row in rendered.rows for span in row.spans] == [0, 1]
-    assert all(row.logprobs == row.sampling_logprobs == () for row in rendered.rows)
+    (row,) = rendered.rows
+    assert renderer().read(row.token_ids).text == (
+        "<|task|>Be brief.\nopen the door<|act|>user.open door=1<|end|><|obs|>and the window<|act|>"
+        "user.open window=1"
+    )
+    written = [(span.turn, renderer().read(row.token_ids[span.start : span.stop]).text) for span in row.spans]
+    assert written == [(0, "user.open door=1"), (1, "user.open window=1")]
+    assert row.logprobs == row.sampling_logprobs == ()
 
 
 def test_a_failed_call_has_no_tokens(script: Script) -> None:
@@ -68,7 +65,7 @@ def test_a_failed_call_has_no_tokens(script: Script) -> None:
     calls = [TALK[0], StoredCall(failed, TALK[1].content)]
     rendered = render_episode(trajectory_of(calls), calls, script)
     assert isinstance(rendered, Trajectory)
-    assert len(rendered.rows) == 1
+    assert [len(row.spans) for row in rendered.rows] == [1]
 
 
 def test_what_cannot_be_rendered_says_why(script: Script) -> None:
@@ -91,6 +88,6 @@ def test_only_episodes_without_own_tokens_are_rendered(tmp_path: Path) -> None:
         read = read_contents(pool, [name], tenant="default", model_text=text)
         (experience,) = read.experiences
         assert experience.trajectory.origin == "rendered"
-        assert len(experience.trajectory.rows) == 2
+        assert [len(row.spans) for row in experience.trajectory.rows] == [2]
         own = read_contents(pool, [name], tenant="default", model_text=text, is_rendered=False)
         assert (own.experiences, own.lost) == ([], {"foreign": 1})

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from upturn.agents import render_trajectory
+from upturn.config import DEFAULT_CONTEXT_TOKENS
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.progress import curve_reporter
 from upturn.loop.rollouts import PolicyWorker

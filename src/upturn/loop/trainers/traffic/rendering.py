@@ -3,7 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from upturn.dialects import Conversation, Message, ModelAnswer, ModelRequest, RequestError, Toolbox, ToolDefinition
+from upturn.dialects import (
+    Conversation,
+    Image,
+    Message,
+    ModelAnswer,
+    ModelRequest,
+    RequestError,
+    Toolbox,
+    ToolDefinition,
+)
 from upturn.loop.online import RecordedCall, is_answered, with_rendered_rows
 from upturn.models.upstreams import Script
 from upturn.pool.calls import StoredCall
@@ -35,6 +44,8 @@ def _request(
 ) -> ModelRequest:
     """The whole conversation of a call, of which only what its predecessor lacks is stored with it."""
     own = from_fields(Conversation, member.content.messages).messages
+    if any(isinstance(part, Image) for message in own for part in message.parts):
+        raise RequestError("local models read no images")
     tools: tuple[ToolDefinition, ...] = ()
     before: tuple[Message, ...] = ()
     if member.call.extends is not None:

@@ -10,7 +10,7 @@ from upturn.loop.run import Context
 from upturn.loop.trainers.traffic.rendering import render_episode
 from upturn.loop.trainers.traffic.tokens import has_tokens_of
 from upturn.models import Renderer, load_renderer
-from upturn.models.upstreams import Script, script_of
+from upturn.models.upstreams import Script, script_for
 from upturn.pool import Experience, PoolReader
 from upturn.pool.calls import calls_of_episode
 from upturn.pool.traffic import Episode, as_prompt_task, read_episodes
@@ -27,7 +27,7 @@ class ModelText(NamedTuple):
 def model_text_of(version: AgentVersion) -> ModelText:
     """Of a version's model, without its weights. Raises ModelError where there is no such model."""
     renderer = load_renderer(version.model, options=template_options(version))
-    return ModelText(renderer, script_of(renderer, version.prompt))
+    return ModelText(renderer, script_for(renderer, version.prompt))
 
 
 class Contents(NamedTuple):
