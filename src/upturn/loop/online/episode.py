@@ -10,7 +10,7 @@ Recognition needs the earlier calls in memory; ``find`` looks up older ones, e.g
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from upturn.dialects import (
     Message,
@@ -21,6 +21,7 @@ from upturn.dialects import (
     conversation_digests,
     tools_digest,
 )
+from upturn.models.upstreams import ForkCause
 
 MAX_CONVERSATIONS = 20_000
 """Maximum number of answered conversations in memory (about 8 MB); the least recently used is dropped first."""
@@ -63,7 +64,8 @@ class Placement:
     shared: int
     """Number of messages that ``extends`` has with its answer."""
     fork_cause: str
-    """Why a later call of an episode begins a new conversation; empty = it is the first, or continues one."""
+    """Why a later call of an episode begins a new conversation, one of ``FORK_CURES``; empty = it is the first, or
+    continues one."""
     tail: str
     """Digest of the call's messages."""
     head: str
@@ -167,18 +169,18 @@ class EpisodeTracker:
         digest, known = stored
         return known, digests.index(digest) + 1, None
 
-    def _cause(self, episode: str, thread: _Thread) -> str:
+    def _cause(self, episode: str, thread: _Thread) -> ForkCause | Literal[""]:
         """Returns why a call of a known episode continues none of its calls; empty = the episode is new."""
         earlier = self._threads.get(episode)
         if earlier is None:
             return ""
         if thread.agent != earlier.agent:
-            return "sub-agent"
+            return "new_conversation"
         if thread.head != earlier.head:
-            return "new conversation"
+            return "new_conversation"
         if thread.tools != earlier.tools:
-            return "other tools"
-        return "compaction" if thread.message_count < earlier.message_count else "edited history"
+            return "tools"
+        return "shortened_history" if thread.message_count < earlier.message_count else "edited_history"
 
 
 def has_open_tool_loop(messages: Sequence[Message]) -> bool:

@@ -220,7 +220,7 @@ def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int]) -> list[Toke
                 (*earlier.sampling_logprobs, *row.sampling_logprobs),
             )
         else:
-            cause = row.fork_cause or ("tokens" if call.extends else "new conversation")
+            cause = row.fork_cause or ("template" if call.extends else "new_conversation")
             index = len(rows)
             rows.append(
                 TokenRow(row.token_ids, row.spans, row.logprobs, None if not rows else cause, row.sampling_logprobs)
