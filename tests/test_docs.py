@@ -69,7 +69,7 @@ ELSEWHERE = {
     "environments.md: from itertools import count": (
         f"{ENVIRONMENTS}::test_the_pages_multi_step_example_validates"
     ),
-    "environments.md: from upturn.environments import Solved, check_environment, program_kit": (
+    "environments.md: from upturn.environments import Solved, program_kit": (
         f"{ENVIRONMENTS}::test_the_pages_example_for_programs_validates"
     ),
     "sandbox.md: import asyncio": f"{SANDBOX}::test_the_pages_example_works",

@@ -65,10 +65,10 @@ class CompactScript:
             raise RequestError("messages has no message of the user", field="messages")
         start = self._memory.start(request)
         if start.known is None:
-            return Prompt(self._written(start.messages), start)
+            return Prompt(self._written(start.asked.messages), start)
         token_ids = start.known.token_ids
         gap = () if token_ids[-1] in self.stop_ids else self.stop_ids
-        later = _observation(start.messages[len(start.known.messages) :])
+        later = _observation(start.asked.messages[len(start.known.messages) :])
         return Prompt((*token_ids, *gap, *self._renderer.extend(later)), start)
 
     def remember(self, prompt: Prompt, token_ids: Sequence[int], request: ModelRequest) -> None:
