@@ -85,8 +85,8 @@ def test_sft_imitates_good_episodes_in_their_own_tokens(tmp_path: Path) -> None:
     (row,) = loaded.trajectories[0].rows
     assert renderer().read(row.token_ids[row.spans[0].start :]).text == "user.open door=1"
     assert notes.lines[-1] == (
-        "omitted episodes: 1 without feedback that counts, 2 that are not good, 1 without tokens of the trained "
-        "agent's model"
+        "omitted episodes: 1 without feedback that counts, 2 that are not good, 1 of another model whose contents "
+        "are deleted (gateway.keep_days)"
     )
 
 
