@@ -142,7 +142,7 @@ def test_a_run_sees_the_traffic_of_its_tenant_only(tmp_path: Path) -> None:
     )
     with (
         opened(path) as context,
-        pytest.raises(TrainingError, match="of 1 sealed episodes are omitted: 1 without feedback"),
+        pytest.raises(TrainingError, match="omitted episodes: 1 without feedback"),
     ):
         sft._load(context, worker_of(context))
 

@@ -1,5 +1,6 @@
 """A pool's episodes as a run sees them: with rewards, and in the tokens of the trained model."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from upturn.loop.trainers.traffic.tokens import has_tokens_of
 from upturn.models import Renderer, load_renderer
 from upturn.models.upstreams import Script, script_for
 from upturn.pool import Experience, PoolReader
-from upturn.pool.calls import calls_of_episode
+from upturn.pool.calls import calls_of_episode, idle_episodes
 from upturn.pool.traffic import Episode, as_prompt_task, read_episodes
 from upturn.records import AgentVersion
 
@@ -49,6 +50,8 @@ class Traffic(NamedTuple):
     settings: TrafficConfig
     episodes: Sequence[Episode]
     """In the order of their sealing."""
+    unsealed: int
+    """Number of further episodes with feedback, of any family, which are not sealed."""
     model_text: ModelText
     """Of the trained model."""
 
@@ -105,7 +108,9 @@ def traffic_of(pool: PoolReader, config: Config, version: AgentVersion) -> Traff
         limit=settings.limit,
     )
     path = config.pool.path or str(pool.path)
-    return Traffic(pool, path, config.pool.tenant, settings, episodes, model_text_of(version))
+    tenant = config.pool.tenant
+    unsealed = idle_episodes(pool.engine, tenant=tenant, before=math.inf, is_rated=True)
+    return Traffic(pool, path, tenant, settings, episodes, len(unsealed), model_text_of(version))
 
 
 def open_traffic(context: Context, version: AgentVersion) -> Traffic:

@@ -15,6 +15,7 @@ from upturn.training.data import exclusion_reason
 ItemT = TypeVar("ItemT")
 
 _OMITTED: Mapping[str, str] = {
+    "unsealed": "with feedback that are not sealed (`upturn pool seal`)",
     **WITHOUT_REWARD,
     "bad": "that are not good",
     "undecided": "with rewards that are neither good nor bad",
@@ -211,7 +212,7 @@ def _tokens_cure(rewarded: Sequence[Episode]) -> str:
 
 def _rewarded(traffic: Traffic) -> tuple[list[Episode], Counter[str]]:
     """The episodes with a reward, and the number of others by cause."""
-    left_out: Counter[str] = Counter(dict.fromkeys(WITHOUT_REWARD, 0))
+    left_out: Counter[str] = Counter({"unsealed": traffic.unsealed, **dict.fromkeys(WITHOUT_REWARD, 0)})
     left_out.update(episode.reward.missing for episode in traffic.episodes if episode.reward.missing)
     return [episode for episode in traffic.episodes if episode.reward.value is not None], left_out
 
@@ -237,6 +238,6 @@ def _trajectories(traffic: Traffic, episodes: Sequence[Episode], left_out: Count
 
 def _nothing(traffic: Traffic, found: Found[ItemT], wanted: str, cure: str = _CURE) -> str:
     return (
-        f"{traffic.path!r} holds no {wanted} of the tenant {traffic.tenant!r} to train on; of "
-        f"{len(traffic.episodes)} sealed episodes are omitted: {found.omissions or 'none'}. {cure}"
+        f"{traffic.path!r} holds no {wanted} of the tenant {traffic.tenant!r} to train on; omitted episodes: "
+        f"{found.omissions or 'none'}. {cure}"
     )
