@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -113,7 +112,7 @@ def _sides(context: Context, worker: PolicyWorker, ids: Sequence[str]) -> Iterat
             yield read.trajectory
         return
     for stored in context.pool.experiences_of(ids, tenant=context.tenant):
-        yield render_trajectory(stored.trajectory, worker.renderer, worker.prompts)
+        yield worker.rendered(stored.trajectory)
 
 
 @record

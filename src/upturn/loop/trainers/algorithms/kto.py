@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -81,9 +80,7 @@ def load_ratings(context: Context, worker: PolicyWorker) -> LoadedRatings:
     frozen = context.journal.record_step("thumbs", FrozenRatings, lambda: _freeze(context, _find(context, worker)))
     is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
     ratings = [
-        RatedTrajectory(
-            render_trajectory(stored.trajectory, worker.renderer, worker.prompts), is_good[stored.trajectory.id]
-        )
+        RatedTrajectory(worker.rendered(stored.trajectory), is_good[stored.trajectory.id])
         for stored in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
     ]
     return LoadedRatings(ratings, frozen.snapshot)
