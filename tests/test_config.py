@@ -220,7 +220,7 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
         ),
         (
             {"agents": [FAR], "loop": {"train": []}, "run": {"device": "cuda"}},
-            ("run.device = 'cuda' has no effect", "'local_model'"),
+            ("run.device = 'cuda' has no effect", "local model"),
         ),
         ({"agents": [{**NANO, "api_key_env": "KEY"}]}, ("agents[0].api_key_env = 'KEY'", "'local_model'")),
         ({"agents": [{**NANO, "tools": "text"}]}, ("agents[0].tools = 'text'", "'local_model'")),
@@ -387,7 +387,7 @@ def test_missing_agents_are_reported_with_the_table_to_add() -> None:
         ({"loop": {"improve": "rules"}, "agents": [NANO, RULES]}, ("loop.improve = 'rules'", "those are: nano")),
         (
             {"agents": [NANO, {**NANO, "name": "hot", "temperature": 2.5}]},
-            ("several of kind 'local_model' (nano, hot)", "loop.improve"),
+            ("several with a local model (nano, hot)", "loop.improve"),
         ),
         (
             {"loop": {"train": [], "improve": "nano"}},

@@ -60,6 +60,7 @@ def blocks_of(text: str, page: str) -> Iterator[Block]:
 BLOCKS = [block for page in PAGES for block in blocks_of(page.read_text(encoding="utf-8"), page.name)]
 ADAPTERS = "tests/environments/adapters/test_adapters_page.py"
 ENVIRONMENTS = "tests/environments/test_environments_page.py"
+SANDBOX = "tests/environments/sandbox/test_bubblewrap.py"
 ELSEWHERE = {
     "README.md: import re": "tests/test_readme.py::test_environment_keeps_the_contract_and_grades_actions",
     "environments.md: from upturn.environments import check_environment, one_step": (
@@ -68,7 +69,13 @@ ELSEWHERE = {
     "environments.md: from itertools import count": (
         f"{ENVIRONMENTS}::test_the_pages_multi_step_example_validates"
     ),
-    "models.md: import httpx2": "tests/agents/test_program.py::test_the_pages_example_works",
+    "environments.md: from upturn.environments import Solved, program_kit": (
+        f"{ENVIRONMENTS}::test_the_pages_example_for_programs_validates"
+    ),
+    "sandbox.md: from upturn.environments.sandbox import Bubblewrap, sandbox_environment": (
+        f"{SANDBOX}::test_the_pages_example_works"
+    ),
+    "models.md: import httpx2": "tests/agents/program/test_program.py::test_the_pages_example_works",
     "environments.md: import gymnasium": f"{ADAPTERS}::test_the_gymnasium_example_works",
     "environments.md: import uvicorn": f"{ADAPTERS}::test_the_openenv_example_works",
     "environments.md: from upturn.environments.adapters.openenv import KitAction, KitClient": (
@@ -195,6 +202,7 @@ def distributed_names() -> dict[str, Any]:
 
 
 NAMES: dict[str, Callable[[], dict[str, Any]]] = {
+    "sandbox.md: import asyncio": dict,
     "models.md: from upturn.training.algorithms.grpo import run_grpo": distributed_names,
     "pool.md: from upturn.pool import Pool, Selection": pool_names,
     "routing.md: from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RoutingOutcome, "

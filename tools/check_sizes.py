@@ -39,7 +39,11 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/training/algorithms/grpo/run.py:run_grpo": "as PolicyGradient, three inputs are optional",
     "src/upturn/training/algorithms/policy_update.py:minibatches": "each is a number of its own",
     "src/upturn/training/optimisation/logprob_head.py:_ChosenLogprobs.forward": "autograd passes them by position",
+    "src/upturn/models/upstreams/local.py:LocalUpstream.__init__": "what a version and its run decide",
+    "src/upturn/agents/build.py:build": "what the kinds of agents need",
+    "src/upturn/agents/recorder.py:Recorder": "a session for the agent, and its record for the rollout",
     "src/upturn/environments/one_step.py:one_step": "the independent options of a kit",
+    "src/upturn/environments/programs/kit.py:program_kit": "the independent options of a kit",
     "tests/report/conftest.py:build": "one literal: the content of a whole report",
 }
 """Reason by ``path`` or ``path:name`` (``path:Class.name`` for methods)."""

@@ -57,6 +57,10 @@ class WorldError(UpturnError, RuntimeError):
     """An environment broke its contract. (A bad action of an agent is no error: it gets an observation.)"""
 
 
+class SandboxError(UpturnError, RuntimeError):
+    """A sandbox cannot be made, or its isolation cannot be shown; the untrusted command has not run."""
+
+
 class StoreError(UpturnError, RuntimeError):
     """The pool cannot be opened or read, or rejects a write."""
 

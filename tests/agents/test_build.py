@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.errands import MODEL
 from upturn.agents import CallableAgent, EndpointAgent, ToolAgent, build, load_function, temperature
-from upturn.agents.agent import Agent
+from upturn.agents.agent import Agent, AttemptAgent
 from upturn.config import Limits
 from upturn.errors import ConfigError
 from upturn.models import CompactRenderer, ParsedOutput
@@ -32,7 +32,7 @@ class NoRenderer:
         return ParsedOutput("", None)
 
 
-def build_agent(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent:
+def build_agent(version: AgentVersion, renderer: NoRenderer | None = None) -> Agent | AttemptAgent:
     return build(version, limits=Limits(), renderer=renderer)
 
 

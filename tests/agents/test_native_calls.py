@@ -506,6 +506,7 @@ def test_a_server_that_refuses_tools_gets_them_as_text_with_an_example() -> None
     session = Recorder(None, GenerationRequest((), 0, (), 1.0, "s", (0, 0), 0))
     with serving(script) as server:
         agent = build(version(server.url), limits=Limits(), tools=TOOLS, note=notes.append, api_key="secret")
+        assert isinstance(agent, EndpointAgent)
         for _ in range(2):
             reply = asyncio.run(agent.act((), OBSERVED[0], session))
             assert reply.action == Action("mail", "list", {"folder": "in"})

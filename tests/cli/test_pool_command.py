@@ -9,6 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from benchmarks.errands import MODEL
+from tests.loop.trainers.traffic.traffic_pool import episode, rating, store
 from upturn.cli.ingest import ingest
 from upturn.cli.pool import pool_app
 from upturn.errors import IngestError, StoreError, UpturnError
@@ -276,3 +278,30 @@ def test_show_refuses_an_unknown_id(filled: Path) -> None:
     failed = run("pool", "show", "nothing", "--pool", filled)
     assert isinstance(failed.exception, StoreError)
     assert "no trajectory of 'nothing' for tenant 'default'; give the id of a task" in str(failed.exception)
+
+
+def test_ready_shows_what_can_train_on_traffic(tmp_path: Path) -> None:
+    path = store(
+        tmp_path / "pool.db",
+        *episode("a", "open", "user.open"),
+        *episode("b", "open", "user.shut"),
+        rating("a", 1.0),
+    )
+    settings = tmp_path / "upturn.toml"
+    settings.write_text(f'[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "{MODEL}"\n')
+    arguments = ("pool", "ready", "--pool", path, "--config", settings)
+    printed = run_json(*arguments, exit_code=1)
+    assert printed["traffic"]["sft"]["number"] == 1
+    assert printed["traffic"]["sft"]["omissions"] == "1 without feedback that counts"
+    assert printed["traffic"]["kto"]["number"] == 0
+    assert "holds no bad episode (reward below 0.5)" in printed["traffic"]["kto"]["refusal"]
+    shown = run(*arguments).stdout
+    assert "train sft yes" in " ".join(shown.split())
+    assert run_json(*arguments, "--tenant", "other", exit_code=1)["traffic"] == {}
+    endpoints = tmp_path / "endpoints.toml"
+    endpoints.write_text(
+        '[[agents]]\nname = "gpt"\nkind = "endpoint"\nurl = "http://127.0.0.1:9/v1"\n'
+        'model = "x"\n[loop]\ntrain = []\n'
+    )
+    refused = run_json("pool", "ready", "--pool", path, "--config", endpoints, exit_code=1)["traffic"]
+    assert {way["refusal"].partition(":")[0] for way in refused.values()} == {"the configuration trains no agent"}

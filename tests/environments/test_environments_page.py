@@ -10,6 +10,7 @@ import pytest
 from benchmarks.errands.kit import ErrandsKit
 from upturn.config import RewardConfig
 from upturn.environments import EnvironmentKit, check_environment, resolve_kit
+from upturn.environments.programs import ATTEMPT_PARTS
 from upturn.environments.scripted_policy import fixed_policy, play
 from upturn.environments.validation import PANEL, Plan, configuration_notes, validate_kit
 from upturn.loop.run.preflight import load_checked_kit
@@ -78,3 +79,17 @@ def test_the_pages_multi_step_example_validates(tmp_path: Path, monkeypatch: pyt
     load_checked_kit(config)
     assert values["nothing"] == values["spam"] == values["neighbour"] == values["floor"] == 0
     monkeypatch.delitem(sys.modules, "shelves")
+
+
+def test_the_pages_example_for_programs_validates() -> None:
+    [example] = [block for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL) if "totals" in block]
+    module: dict[str, Any] = {"__name__": "__main__"}
+    exec(example, module)
+    check_environment(module["kit"], 1)
+    [report] = validate_kit(module["kit"], Plan(tasks=2, random_trajectories=1))
+    assert [check.violation for check in report.checks if check.holds is False] == []
+
+
+def test_the_page_lists_what_evaluate_may_ask_for() -> None:
+    listed = [name for names, _ in rows("parameter") for name in re.findall(r"`(\w+)`", names)]
+    assert sorted(listed) == sorted(ATTEMPT_PARTS)

@@ -95,7 +95,7 @@ async def test_the_url_names_the_episode(pool: Pool) -> None:
             versions.add(answer.headers["x-upturn-agent-version"])
         assert len(versions) == 1
         episode = (await client.get("/v1/episodes/run-7")).json()
-    assert [call["fork_cause"] for call in episode["calls"]] == [""] + ["new conversation"] * 5
+    assert [call["fork_cause"] for call in episode["calls"]] == [""] + ["new_conversation"] * 5
     assert not episode["is_sealed"]
 
 

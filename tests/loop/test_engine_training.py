@@ -14,10 +14,17 @@ from safetensors.torch import load_file
 
 from benchmarks.errands import MODEL
 from upturn.agents import Job, Setting, WorkItem, build, run_rollouts
-from upturn.config import AdapterSettings, AgentConfig, LoopConfig, OptimiserSettings, RolloutConfig
+from upturn.config import (
+    DEFAULT_CONTEXT_TOKENS,
+    AdapterSettings,
+    AgentConfig,
+    LoopConfig,
+    OptimiserSettings,
+    RolloutConfig,
+)
 from upturn.environments import tools_of
 from upturn.errors import ModelError
-from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, Purpose
+from upturn.loop.agent_runtime import Purpose
 from upturn.loop.cycle import serve
 from upturn.loop.engine_runtime import EngineHost
 from upturn.loop.evaluation.evaluate import evaluate_version

@@ -10,6 +10,7 @@ import torch
 
 from benchmarks.errands import MODEL
 from upturn.config import (
+    DEFAULT_CONTEXT_TOKENS,
     AdapterSettings,
     AgentConfig,
     Config,
@@ -19,7 +20,7 @@ from upturn.config import (
     SamplingSettings,
 )
 from upturn.errors import ConfigError
-from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, AgentRuntime
+from upturn.loop.agent_runtime import AgentRuntime
 from upturn.loop.rollouts.policy_worker import PolicyWorker
 from upturn.loop.run import adapter_settings
 from upturn.loop.run.context import version_of

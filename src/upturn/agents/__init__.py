@@ -1,17 +1,18 @@
 """How agents act, and rollouts: agents acting in environments until a trajectory is complete.
 
 Start with ``agent`` (the contract) and ``rollout``; ``build`` makes an agent from its version. The agents are
-``tool``, ``endpoint`` (with ``call_form``) and ``program`` (with ``capture``); ``context`` keeps prompts within a
+``tool``, ``endpoint`` (with ``call_form``) and those of ``program``; ``context`` keeps prompts within a
 token budget. ``cluster`` and ``ray_workers`` run rollouts in other processes. Not here: environments, training data
 (``upturn.training.data``) and which version gets a task (``upturn.loop``).
 """
 
 from typing import TYPE_CHECKING
 
-from upturn.agents.agent import Agent, ModelSession, Reply
+from upturn.agents.agent import Agent, AttemptAgent, AttemptEnd, ModelSession, Reply
 from upturn.agents.branch_point import BranchPoint, branch_points, full_trajectory
 from upturn.agents.build import (
     build,
+    endpoint_of,
     load_function,
     precision,
     prompt_builder_for,
@@ -48,6 +49,8 @@ __all__ = [
     "Agent",
     "AgentFunction",
     "Attempt",
+    "AttemptAgent",
+    "AttemptEnd",
     "BranchPoint",
     "CallableAgent",
     "EndpointAgent",
@@ -74,6 +77,7 @@ __all__ = [
     "call_counts",
     "check_cluster",
     "derived_seed",
+    "endpoint_of",
     "fork_counts",
     "full_trajectory",
     "load_function",

@@ -1,12 +1,16 @@
 """The contract of an agent: one observation in, one action out, with any number of model calls between."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from upturn.dialects import ModelRequest, Part, TokenUsage, credible_usage, estimated_usage
 from upturn.environments import recordable_action, recordable_text
 from upturn.models import Generation
-from upturn.records import Action, ModelUsage, Observation, Turn
+from upturn.records import Action, ModelUsage, Observation, Outcome, Turn
+
+if TYPE_CHECKING:
+    from upturn.agents.recorder import Recorder
+    from upturn.agents.stage import Stage
 
 
 class Reply(NamedTuple):
@@ -112,3 +116,22 @@ class Agent(Protocol):
 
     async def act(self, turns: Sequence[Turn], observation: Observation, model: ModelSession) -> Reply:
         """The answer to ``observation``, after ``turns``. An exception ends this rollout with ``model_error``."""
+
+
+class AttemptEnd(NamedTuple):
+    """How an attempt ended."""
+
+    outcome: Outcome
+    error: str = ""
+    """For the outcomes that are errors."""
+
+
+@runtime_checkable
+class AttemptAgent(Protocol):
+    """An agent that works on a whole attempt by itself. Stateless, as ``Agent``."""
+
+    parallel: int
+    """Maximum number of attempts at a time."""
+
+    async def attempt(self, stage: "Stage", model: "Recorder") -> AttemptEnd:
+        """Works on the stage's task until it is over, and writes its turns. An exception is ``model_error``."""

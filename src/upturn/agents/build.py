@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-from upturn.agents.agent import Agent
+from upturn.agents.agent import Agent, AttemptAgent
 from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, prompt_builder
 from upturn.agents.endpoint import EndpointAgent, OfferedTools, ToolUse
 from upturn.agents.tool import CallableAgent, ToolAgent
 from upturn.config import (
     FULL_DISTRIBUTION,
+    PARALLEL,
     Limits,
     SamplingSettings,
     TimeoutConfig,
@@ -23,17 +24,18 @@ from upturn.config import (
 from upturn.dialects import DIALECTS, DialectName
 from upturn.errors import ConfigError, error_text
 from upturn.models import ChatEndpoint, Renderer, RetryPolicy
-from upturn.records import AgentKind, AgentVersion, JsonValue, Tool
+from upturn.records import AgentVersion, JsonValue, Tool
 
 if TYPE_CHECKING:
-    from upturn.agents.program import Program
+    from upturn.agents.program import MakeUpstream, Program, ProgramModels
     from upturn.models.upstreams import Endpoint
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
 TIMEOUT_SECONDS, RETRIES = 60.0, 2
 """Of a call to an endpoint: seconds of one try, and further tries."""
-PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
+_PROGRAM = ("import_path", "command", "parallel", "models")
+PARAMETERS: Mapping[str, Sequence[str]] = {
     "local_model": ("temperature", "sampling", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
     "endpoint": (
         "temperature",
@@ -44,15 +46,16 @@ PARAMETERS: Mapping[AgentKind, Sequence[str]] = {
         "dialect",
         "tools",
     ),
-    "program": ("dialect", "timeout_seconds", "retries", "import_path", "command"),
+    "program": ("dialect", "timeout_seconds", "retries", *_PROGRAM),
+    "local_program": ("temperature", "sampling", "max_tokens", "template_options", "weights", *_PROGRAM),
     "rule_based": (),
     "callable": (),
 }
-"""Parameters of an agent version by kind; ``max_tokens`` overrides ``Limits.max_action_tokens``. Those of a
-context budget come together, see ``Budget``."""
+"""Parameters by kind (``local_program``: a program with a local model); ``max_tokens`` overrides
+``Limits.max_action_tokens``. Those of a context budget come together, see ``Budget``."""
 
 
-def build(
+def build(  # noqa: PLR0913  what the kinds of agents need
     version: AgentVersion,
     *,
     limits: Limits,
@@ -60,10 +63,12 @@ def build(
     api_key: str = "",
     tools: Sequence[Tool] = (),
     note: Callable[[str], None] = lambda _: None,
-) -> Agent:
+    others: "Mapping[str, MakeUpstream] | None" = None,
+) -> Agent | AttemptAgent:
     """The agent of a version. Raises ConfigError with every problem of the version.
 
-    ``renderer``: for a ``local_model``; other kinds need none. For an endpoint: ``api_key``; ``tools`` of the
+    ``renderer``: of a local model; other kinds need none. ``others``: further models of a program, by the name that
+    it asks for; None = none. For an endpoint: ``api_key``; ``tools`` of the
     environment, which a renderer has already; ``note``: gets a sentence where the model cannot have them as such.
     """
     problems = _problems(version, renderer)
@@ -100,7 +105,13 @@ def build(
             from upturn.agents.program import ProgramAgent  # loads the client and server of its calls
 
             with _named_errors(version):
-                return ProgramAgent(_program(version), _upstream(version, api_key), tools)
+                models = _models_of(version, agent_limits, renderer, api_key)
+                return ProgramAgent(
+                    _program(version),
+                    replace(models, others=others or {}),
+                    tools,
+                    parallel=int(_number(version, "parallel", PARALLEL)),
+                )
         case _:
             assert_never(version.kind)
 
@@ -198,8 +209,20 @@ def _program(version: AgentVersion) -> "Program | Sequence[str]":
             )
 
 
-def _upstream(version: AgentVersion, api_key: str) -> "Endpoint":
-    """Where a program's calls go."""
+def _models_of(version: AgentVersion, limits: Limits, renderer: Renderer | None, api_key: str) -> "ProgramModels":
+    """The own model of a program: local, or at an endpoint."""
+    from upturn.agents.program import ProgramModels, endpoint_model, rollout_model
+    from upturn.models.upstreams import script_for
+
+    if not version.has_local_model:
+        return ProgramModels(version.model_name, endpoint_model(endpoint_of(version, api_key)))
+    assert renderer is not None  # among the problems
+    own = rollout_model(version.agent, script_for(renderer, ""), limits)
+    return ProgramModels(version.agent, own, lambda token_ids: renderer.read(token_ids).text)
+
+
+def endpoint_of(version: AgentVersion, api_key: str) -> "Endpoint":
+    """The model's server of an endpoint or a program, for calls as clients send them."""
     from upturn.models.upstreams import Endpoint
 
     seconds = _number(version, "timeout_seconds", TIMEOUT_SECONDS)
@@ -259,8 +282,9 @@ def _accepts(function: Callable[..., object], count: int) -> bool:
 
 
 def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
-    is_sampling = version.kind in {"local_model", "endpoint"}
-    known = PARAMETERS[version.kind]
+    is_local = version.has_local_model
+    is_sampling = is_local or version.kind == "endpoint"
+    known = PARAMETERS["local_program" if is_local and version.kind == "program" else version.kind]
     problems = [
         f"parameter {name!r} has no effect on kind {version.kind!r}; known: {', '.join(known) or 'none'}"
         for name in version.parameters
@@ -284,10 +308,10 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
             budget_of(version.parameters)
         except ConfigError as exc:
             problems += exc.problems
-    if version.prompt and not is_sampling:
+    if version.prompt and (not is_sampling or version.kind == "program"):
         problems.append(f"a prompt has no effect on kind {version.kind!r}")
-    if version.kind == "local_model" and renderer is None:
+    if is_local and renderer is None:
         problems.append("a local model needs the renderer of its tokenizer")
-    if version.kind in {"endpoint", "program"} and not version.model_name:
+    if version.kind in {"endpoint", "program"} and not is_local and not version.model_name:
         problems.append(f"kind {version.kind!r} needs model_name, the model's name at its endpoint")
     return problems

@@ -10,7 +10,8 @@ each runs alone, so that one that kills its worker loses no other. A rollout los
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from upturn.agents.rollout import FAILED_OBSERVATION, RolloutRequest, Setting, rollout_id, rollout_seed
+from upturn.agents.rollout import RolloutRequest, Setting, rollout_id, rollout_seed
+from upturn.agents.stage import FAILED_OBSERVATION
 from upturn.config import FULL_DISTRIBUTION, SamplingSettings
 from upturn.environments import Environment
 from upturn.records import Task, Trajectory, record
@@ -29,6 +30,8 @@ class WorkItem:
     """``Setting.seed``"""
     temperature: float = 1.0
     sampling: SamplingSettings = FULL_DISTRIBUTION
+    fixes_sampling: bool = False
+    """``Setting.fixes_sampling``"""
 
     @property
     def id(self) -> str:

@@ -7,12 +7,13 @@ the cause. Sampled tokens are recorded as sampled, never retokenised from text.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from upturn.agents.agent import Reply
+from upturn.config import SamplingSettings
 from upturn.errors import ModelError
 from upturn.models import Generation, GenerationRequest, Model
 from upturn.records import TokenRow, Trajectory, WrittenSpan
@@ -64,6 +65,19 @@ class _Row:
     logprobs: list[float] = field(default_factory=list)
     sampling_logprobs: list[float] = field(default_factory=list)
 
+    def discard(self, turn: int) -> None:
+        """Removes the spans of a turn; their tokens stay as context."""
+        kept = [index for index, span in enumerate(self.spans) if span.turn != turn]
+        if len(kept) == len(self.spans):
+            return
+        starts = [0, *accumulate(span.stop - span.start for span in self.spans)]
+        places = [place for index in kept for place in range(starts[index], starts[index + 1])]
+        self.spans = [self.spans[index] for index in kept]
+        self.logprobs = [self.logprobs[place] for place in places] if self.logprobs else []
+        self.sampling_logprobs = (
+            [self.sampling_logprobs[place] for place in places] if self.sampling_logprobs else []
+        )
+
     def record(self, turns: int) -> TokenRow:
         """The row with the spans of the first ``turns`` turns."""
         spans = tuple(span for span in self.spans if span.turn < turns)
@@ -99,12 +113,16 @@ class Recorder:
     history: tuple[int, ...] = ()
     calls: int = 0
     """Number of calls so far."""
+    next_turn: Callable[[], int] | None = None
+    """Called with each output: the index of the turn that it is written in. None = ``start_turn`` says it."""
     _rows: list[_Row] = field(default_factory=list)
     _pending: list[Reply] = field(default_factory=list)
     _latest: _Row | None = None
     """The row of the latest call."""
     _output_start: int = 0
     """Where the latest call's output begins in it."""
+    _forms: list[tuple[float, SamplingSettings]] = field(default_factory=list)
+    """Temperature and options of the calls so far, without stop strings, which do not change the distribution."""
 
     def start_turn(self, turn: int) -> None:
         """The next tokens are written in the turn with this index."""
@@ -155,6 +173,10 @@ class Recorder:
             raise LimitReachedError
         seed = derived_seed(self.request.seed, self.calls)
         self.calls += 1
+        options = request.sampling
+        form = (request.temperature, replace(options, stop=()) if options.stop else options)
+        if form not in self._forms:
+            self._forms.append(form)
         generation = await self.model.generate(
             replace(request, prompt_ids=prompt, max_tokens=room, stop_ids=stop_ids, seed=seed)
         )
@@ -213,6 +235,25 @@ class Recorder:
         return tuple(row.record(turns) for row in self._rows if row.spans)
 
     @property
+    def temperature(self) -> float | None:
+        """The temperature of all calls; None = they were sampled in several ways."""
+        return self.request.temperature if not self._forms else self._only_form()[0]
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """The options of all calls besides the temperature; those of the request where they differ."""
+        form = self._only_form()[1]
+        return self.request.sampling if form is None else replace(form, stop=self.request.sampling.stop)
+
+    def _only_form(self) -> tuple[float | None, SamplingSettings | None]:
+        return self._forms[0] if len(self._forms) == 1 else (None, None)
+
+    def discard(self, turn: int) -> None:
+        """The turn's tokens are not trained on: they are no part of what the agent did."""
+        for row in self._rows:
+            row.discard(turn)
+
+    @property
     def version(self) -> str:
         """Hash of the weights that wrote the latest token; empty = there is none."""
         return self.model_version
@@ -229,10 +270,16 @@ class Recorder:
 
     def _record(self, prompt: tuple[int, ...], generation: Generation, fork_cause: str | None) -> None:
         row = self._row_of(prompt, fork_cause)
+        if self.next_turn is not None:
+            self.turn = self.next_turn()
         row.tokens = prompt + generation.token_ids
         row.spans.append(WrittenSpan(self.turn, len(prompt), len(row.tokens)))
+        if generation.sampling_logprobs and not row.sampling_logprobs:
+            row.sampling_logprobs = list(row.logprobs)  # of earlier calls at temperature 1
         row.logprobs.extend(generation.logprobs)
-        row.sampling_logprobs.extend(generation.sampling_logprobs)
+        row.sampling_logprobs.extend(
+            generation.sampling_logprobs or (generation.logprobs if row.sampling_logprobs else ())
+        )
         self.history = row.tokens
         self._latest = row
 

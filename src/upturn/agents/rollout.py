@@ -16,35 +16,23 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
-from upturn.agents.agent import Agent, recordable, reply_of
+from upturn.agents.agent import Agent, AttemptAgent, recordable, reply_of
 from upturn.agents.branch_point import BranchPoint
-from upturn.agents.call_thread import CallThread
 from upturn.agents.paused import PausableRecorder, Pause, PausedRollout, RolloutPausedError
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
+from upturn.agents.stage import FAILED_OBSERVATION, Stage, copy_turn
 from upturn.config import FULL_DISTRIBUTION, Limits, SamplingSettings
-from upturn.environments import Environment, Info, Step, executed_action, is_blocking, is_potential
-from upturn.errors import ModelError, RecordError, WorldError, error_text
+from upturn.environments import Environment
+from upturn.errors import ModelError, RecordError, error_text
 from upturn.models import CallSchema, GenerationRequest, Model
-from upturn.records import (
-    JsonValue,
-    ModelUsage,
-    Observation,
-    Outcome,
-    Task,
-    Trajectory,
-    Turn,
-    Usage,
-    fields_json,
-    record,
-)
+from upturn.records import JsonValue, Outcome, Task, Trajectory, Usage, fields_json, record
 
+PROGRAM_SECONDS = 600.0
+"""Limit of an attempt of a program where ``max_seconds`` is unset: a program may hang for ever."""
 EnvironmentFactory: TypeAlias = Callable[[Task], Environment]
-ResultT = TypeVar("ResultT")
-FAILED_OBSERVATION = Observation(text="", code="environment_error")
 
 
 @record
@@ -69,7 +57,7 @@ class Setting:
 
     key: str
     """Part of trajectory ids and sessions, which it makes unique: run and iteration, for example."""
-    agent: Agent
+    agent: Agent | AttemptAgent
     agent_version: str
     """``AgentVersion.id``"""
     model: Model | None
@@ -84,6 +72,8 @@ class Setting:
     """Options besides the temperature."""
     calls: CallSchema | None = None
     """For ``sampling.calls_only``."""
+    fixes_sampling: bool = False
+    """True = a program's calls have this temperature and these options, whatever it asks for, as in training."""
 
 
 class Job(NamedTuple):
@@ -102,9 +92,9 @@ async def run_rollouts(
 ) -> list[Trajectory]:
     """All trajectories in the order of the jobs; at most ``slots`` with a model run at a time, and as many without.
 
-    The two kinds have separate slots because agents without a model take arbitrary time: with shared slots, the
-    clock would decide the composition of a model's batches. ``on_finish`` is called with each trajectory as it
-    finishes.
+    An agent that works on whole attempts has slots of its own, as many as it says. The other two kinds have
+    separate slots because agents without a model take arbitrary time: with shared slots, the clock would decide the
+    composition of a model's batches. ``on_finish`` is called with each trajectory as it finishes.
     """
     results = await _run_all(jobs, environments, slots=slots, on_finish=on_finish)
     return [result for result in results if isinstance(result, Trajectory)]
@@ -160,8 +150,11 @@ async def _run_all(
     if slots < 1:
         raise ValueError(f"slots must be at least 1, got {slots!r}")
     finished: list[Trajectory | PausedRollout | None] = [None] * len(jobs)
-    with_model = [(index, job) for index, job in enumerate(jobs) if job.setting.model is not None]
-    without = [(index, job) for index, job in enumerate(jobs) if job.setting.model is None]
+    parts: dict[object, list[tuple[int, Job]]] = {}
+    for index, job in enumerate(jobs):
+        agent = job.setting.agent
+        kind = id(agent) if isinstance(agent, AttemptAgent) else job.setting.model is not None
+        parts.setdefault(kind, []).append((index, job))
 
     async def work(queue: Iterator[tuple[int, Job]]) -> None:
         for index, job in queue:
@@ -175,9 +168,10 @@ async def _run_all(
                 await after(result)
 
     async with asyncio.TaskGroup() as group:
-        for part in (with_model, without):
-            pending = iter(part)
-            for _ in range(min(slots, len(part))):
+        for part in parts.values():
+            pending, agent = iter(part), part[0][1].setting.agent
+            most = min(slots, agent.parallel) if isinstance(agent, AttemptAgent) else slots
+            for _ in range(min(most, len(part))):
                 group.create_task(work(pending))
     return [result for result in finished if result is not None]
 
@@ -261,68 +255,73 @@ class _Run:
                 setting.model, call, max_tokens=setting.limits.max_tokens, pause=pause or Pause()
             )
         self.started = setting.clock() - (0.0 if earlier is None else earlier.seconds)
-        self.turns: list[Turn] = []
-        self.visible_turns: list[Turn] = []
-        """Copies of ``turns`` for the agent, without potentials, which agents never see."""
-        self.observation = FAILED_OBSERVATION
-        self.state_hash = ""
-        self.potential: float | None = None
+        self.stage = Stage(request.task, setting.limits, fixes_sampling=setting.fixes_sampling)
         self.final_state: dict[str, JsonValue] = {}
-        self.external = ModelUsage()
         self.is_continued = False
         """Whether the state of the paused rollout has been restored."""
         self.error = ""
-        self.thread: CallThread | None = None
-        """Calls a blocking environment; None = it is called on the event loop."""
 
     async def run(self, environments: EnvironmentFactory) -> Outcome | None:
         """The outcome; None = the rollout is paused."""
         if self._is_paused():
             return None
+        request, agent = self.request, self.setting.agent
         try:
-            environment = environments(self.request.task)
-            self.thread = CallThread("upturn-environment") if is_blocking(environment) else None
-            observation, info = await self._call(lambda: environment.reset(self.request.task))
-            self.potential = _potential(info)
-            self.observation, self.state_hash = observation, info.state_hash
-            if self.request.branch_point is not None:
-                await self._enter(self.request.branch_point, environment)
-            if self.request.paused is not None:
-                await self._continue(self.request.paused, environment)
+            environment = environments(request.task)
+            await self.stage.open(environment)
+            if request.branch_point is not None:
+                await self._enter(request.branch_point, environment)
+            if request.paused is not None:
+                await self._continue(request.paused, environment)
         except (Exception, SystemExit) as exc:  # noqa: BLE001  a failed environment is recorded; other rollouts continue
             return self._fail("environment_error", exc)
-        limits, outcome = self.setting.limits, None
-        while outcome is None:
-            seconds = self.setting.clock() - self.started
-            try:
-                outcome = limit_reached(
-                    limits, turns=len(self.turns), tokens=len(self.recorder.history), seconds=seconds
-                ) or await self._turn(environment, seconds)
-            except RolloutPausedError:
-                return None
         try:
-            self.final_state = await self._call(lambda: dict(environment.state()))
+            outcome = await (self._attempt(agent) if isinstance(agent, AttemptAgent) else self._take_turns(agent))
+        except RolloutPausedError:
+            return None
+        try:
+            self.final_state = await self.stage.call(lambda: dict(environment.state()))
         except (Exception, SystemExit) as exc:  # noqa: BLE001  as above
             return self._fail("environment_error", exc)
         return outcome
 
     def close(self) -> None:
-        """Releases the rollout's thread and session, however it ended."""
-        if self.thread is not None:
-            self.thread.end()
+        """Releases the rollout's environment and session, however it ended."""
+        self.stage.close()
         if self.setting.model is not None:
             self.setting.model.release(self.id)
 
-    async def _call(self, call: Callable[[], ResultT]) -> ResultT:
-        """Calls the environment, on the event loop or in its thread."""
-        return call() if self.thread is None else await self.thread.run(call)
+    async def _take_turns(self, agent: Agent) -> Outcome:
+        outcome: Outcome | None = None
+        while outcome is None:
+            seconds = self.setting.clock() - self.started
+            outcome = limit_reached(
+                self.setting.limits,
+                turns=len(self.stage.turns),
+                tokens=len(self.recorder.history),
+                seconds=seconds,
+            ) or await self._turn(agent, seconds)
+        return outcome
+
+    async def _attempt(self, agent: AttemptAgent) -> Outcome:
+        if self.pause is not None or self.request.branch_point is not None:
+            message = "a program cannot be paused or continued from a state; sample without these"
+            return self._fail("model_error", ModelError(message))
+        timer = asyncio.timeout(self.setting.limits.max_seconds or PROGRAM_SECONDS)
+        try:
+            async with timer:
+                outcome, self.error = await agent.attempt(self.stage, self.recorder)
+        except (Exception, SystemExit) as exc:  # noqa: BLE001  a failing agent or model is this rollout's outcome
+            return "time_limit" if timer.expired() else self._fail("model_error", exc)
+        return outcome
 
     async def _enter(self, branch_point: BranchPoint, environment: Environment) -> None:
-        await self._call(lambda: branch_point.enter(environment))
-        self.observation, self.state_hash = branch_point.observation, branch_point.state_hash
-        self.potential = branch_point.potential
-        self.turns = list(branch_point.turns)
-        self.visible_turns = [_copy_turn(turn) for turn in branch_point.turns]
+        stage = self.stage
+        await stage.call(lambda: branch_point.enter(environment))
+        stage.observation, stage.state_hash = branch_point.observation, branch_point.state_hash
+        stage.potential = branch_point.potential
+        stage.turns = list(branch_point.turns)
+        stage.visible_turns = [copy_turn(turn) for turn in branch_point.turns]
         self.recorder.resume(branch_point.rows, branch_point.history, list(map(reply_of, branch_point.pending)))
 
     async def _continue(self, paused: PausedRollout, environment: Environment) -> None:
@@ -344,7 +343,7 @@ class _Run:
         )
         await self._enter(start, environment)
         self.recorder.restore(paused)
-        self.external = paused.external
+        self.stage.external = paused.external
 
     def _is_paused(self) -> bool:
         return self.pause is not None and self.pause.is_set
@@ -360,28 +359,29 @@ class _Run:
             self.request.task,
             self.request.number,
             self.seed,
-            tuple(self.turns),
-            self.observation,
-            self.state_hash,
-            self.potential,
+            tuple(self.stage.turns),
+            self.stage.observation,
+            self.stage.state_hash,
+            self.stage.potential,
             recorder.stamped_rows(),
             recorder.turn_history,
             recorder.calls,
             recorder.unfinished_calls(),
             self.setting.clock() - self.started,
             recorder.version,
-            self.external,
+            self.stage.external,
         )
 
-    async def _turn(self, environment: Environment, seconds: float) -> Outcome | None:
-        self.recorder.start_turn(len(self.turns))
+    async def _turn(self, agent: Agent, seconds: float) -> Outcome | None:
+        stage = self.stage
+        self.recorder.start_turn(len(stage.turns))
         if self._is_paused() and not self.recorder.dropped_calls:  # pending calls need no model
             raise RolloutPausedError
         limit = self.setting.limits.max_seconds
         timer = asyncio.timeout(None if limit is None else limit - seconds)
         try:
             async with timer:
-                answer = await self.setting.agent.act(tuple(self.visible_turns), self.observation, self.recorder)
+                answer = await agent.act(tuple(stage.visible_turns), stage.observation, self.recorder)
             reply = recordable(answer)
         except LimitReachedError:
             return "token_limit"
@@ -389,38 +389,10 @@ class _Run:
             raise
         except (Exception, SystemExit) as exc:  # noqa: BLE001  a failing agent or model is this rollout's outcome
             return "time_limit" if timer.expired() else self._fail("model_error", exc)
-        self.external = self.external.plus(reply.usage)
-        action = executed_action(reply.action, reply.refusal)
-        observation, state_hash, potential = self.observation, self.state_hash, self.potential
-        turn = Turn(
-            observation,
-            reply.text,
-            reply.action,
-            state_hash=state_hash,
-            potential=potential,
-            call=reply.call,
-            repairs=reply.repairs,
-            refusal=reply.refusal,
-            message=reply.message,
-            usage=None if reply.usage == ModelUsage() else reply.usage,
-        )
         try:
-            return self._finish_turn(turn, await self._call(lambda: environment.step(action)))
+            return await stage.step(reply)
         except (Exception, SystemExit) as exc:  # noqa: BLE001  a failed environment is recorded; other rollouts continue
-            self.turns.append(turn)
-            self.observation = FAILED_OBSERVATION
             return self._fail("environment_error", exc)
-
-    def _finish_turn(self, turn: Turn, step: Step) -> Outcome | None:
-        observation, reward, is_terminated, is_truncated, info = step
-        potential = _potential(info)
-        turn = replace(turn, reward=float(reward), costs=dict(info.cost_components))
-        self.visible_turns.append(_copy_turn(turn))
-        self.turns.append(turn)
-        self.observation, self.state_hash, self.potential = observation, info.state_hash, potential
-        if is_terminated:
-            return "finished"
-        return "step_limit" if is_truncated else None
 
     def _fail(self, outcome: Outcome, exc: BaseException) -> Outcome:
         self.error = error_text(exc)
@@ -432,53 +404,36 @@ class _Run:
         try:
             fields_json(trajectory)
         except RecordError as exc:
-            self.turns, self.observation, self.final_state = [], FAILED_OBSERVATION, {}
+            self.stage.turns, self.stage.observation, self.final_state = [], FAILED_OBSERVATION, {}
             return self._trajectory(self._fail("environment_error", exc))
         return trajectory
 
     def _trajectory(self, outcome: Outcome) -> Trajectory:
-        is_sampled = self.setting.model is not None
+        is_sampled, stage, external = self.setting.model is not None, self.stage, self.stage.external
         return Trajectory(
             id=self.id,
             task_id=self.request.task.id,
             agent_version=self.setting.agent_version,
-            turns=tuple(self.turns),
-            final_observation=self.observation,
+            turns=tuple(stage.turns),
+            final_observation=stage.observation,
             outcome=outcome,
             origin="sampled" if is_sampled else "rendered",
-            rows=self.recorder.rows(len(self.turns)),
+            rows=self.recorder.rows(len(stage.turns)),
             attempt=self.request.number,
             seed=self.seed,
-            temperature=self.setting.temperature if is_sampled else None,
+            temperature=self.recorder.temperature if is_sampled else None,
             model_version=self.recorder.version,
             final_state=self.final_state,
             usage=Usage(
-                self.recorder.prompt_tokens + self.external.prompt_tokens,
-                self.recorder.written_tokens + self.external.written_tokens,
+                self.recorder.prompt_tokens + external.prompt_tokens,
+                self.recorder.written_tokens + external.written_tokens,
                 self.setting.clock() - self.started,
             ),
             dropped_calls=self.recorder.dropped_calls,
             error=self.error,
-            sampling=self.setting.sampling.as_parameters() if is_sampled else {},
-            cached_tokens=self.external.cached_tokens,
-            cache_write_tokens=self.external.cache_write_tokens,
-            cache_write_1h_tokens=self.external.cache_write_1h_tokens,
-            is_usage_estimated=self.external.is_estimated,
+            sampling=self.recorder.sampling.as_parameters() if is_sampled else {},
+            cached_tokens=external.cached_tokens,
+            cache_write_tokens=external.cache_write_tokens,
+            cache_write_1h_tokens=external.cache_write_1h_tokens,
+            is_usage_estimated=external.is_estimated,
         )
-
-
-def _potential(info: Info) -> float | None:
-    """The potential; raises WorldError for an invalid one, which would shape rewards wrongly."""
-    if not is_potential(info.potential):
-        raise WorldError(
-            f"the environment gave the potential {info.potential!r}; potentials are floats in [0, 1], or None"
-        )
-    return info.potential
-
-
-def _copy_turn(turn: Turn) -> Turn:
-    """A copy for the agent, without the potential."""
-    action = turn.action
-    if action is not None:
-        action = replace(action, parameters=deepcopy(action.parameters))
-    return replace(turn, action=action, costs=dict(turn.costs), potential=None)

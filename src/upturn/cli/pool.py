@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -12,7 +13,7 @@ from typing import Annotated, TextIO
 import typer
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
-from upturn.cli.output import emit, print_message
+from upturn.cli.output import emit, print_message, show_table
 from upturn.config import ReadinessConfig
 from upturn.errors import StoreError
 from upturn.pool import (
@@ -36,6 +37,8 @@ from upturn.records import Result
 pool_app = typer.Typer()
 
 _MAX_FAILURES_SHOWN = 20
+_NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
+"""The agent that would be trained, without a configuration."""
 
 
 @pool_app.command("stats")
@@ -77,21 +80,39 @@ def ready(
     tenant: Tenant = "default",
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="Configuration file with thresholds. Default: those for production."),
+        typer.Option(
+            "--config",
+            help="Configuration file with thresholds, [traffic] and the agent to train. Default: production "
+            "thresholds and nano.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the prerequisites of training. Exits with 1 if one fails."""
-    from upturn.loop.trainers import load_full_config
+    """Check the prerequisites of training, and which algorithms can train on the gateway's traffic, and why not
+    the others. Exits with 1 if a prerequisite fails.
+    """
+    from upturn.loop.trainers import load_full_config, parse_full_config
+    from upturn.loop.trainers.traffic import survey_pool
 
     loaded = None if config is None else load_full_config(config, os.environ)
     thresholds = ReadinessConfig() if loaded is None else loaded.readiness
+    trained = loaded or parse_full_config({"agents": [_NANO]})
+    trained = replace(trained, pool=replace(trained.pool, path=str(pool), tenant=tenant))
     with Pool.open(pool, read_only=True) as opened:
         report = readiness(opened, thresholds, tenant=tenant)
+        ways = survey_pool(opened, trained)
     advice = {check.name: check.advice for check in report.checks if not check.holds}
     details = {"tenant": tenant, "advice": advice, "failed_gates": report.survey.failed_gates}
+    if as_json:
+        details["traffic"] = {way.name: way._asdict() for way in ways}
     config_hash = "" if loaded is None else loaded.config_hash
     emit("pool ready", report.results(), details, as_json=as_json, config_hash=config_hash)
+    if ways and not as_json:
+        rows = [(f"train {way.name}", "no" if way.refusal else "yes", f"{way.number} {way.unit}") for way in ways]
+        show_table("training on the gateway's traffic", ("command", "possible", "data"), rows)
+        for way in ways:
+            if why := way.refusal or (way.omissions and f"omitted: {way.omissions}"):
+                typer.echo(f"train {way.name}: {why}")
     if not report.is_ready:
         print_message(f"not ready: {len(advice)} of {len(report.checks)} prerequisites failed")
         raise typer.Exit(1)

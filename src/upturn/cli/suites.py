@@ -198,7 +198,7 @@ class _Runner:
         """Sets the number of torch threads if a model runs in this process."""
         from upturn.loop.run import configure_torch
 
-        if self._version is None or self._config is None or self._version.kind != "local_model":
+        if self._version is None or self._config is None or not self._version.has_local_model:
             return nullcontext()
         return configure_torch(self._config.run.threads or default_threads(usable_cores(), cpu_quota()))
 
@@ -235,7 +235,7 @@ class _Runner:
             seed, limits, device = config.run.seed, limits_of(config), config.run.device
             stored = api_keys(config, os.environ, self._config_path)
             keys = {agent.name: stored.of(agent) for agent in config.agents}
-        is_local = self._version.kind == "local_model"
+        is_local = self._version.has_local_model
         runtime = AgentRuntime(
             self._kit,
             replace(limits, max_turns=LONG_TURNS),
@@ -266,7 +266,7 @@ def _agent_version(agent: str, config: "Config | None") -> "AgentVersion":
     agents = {known.name: known for known in config.agents}
     if agent not in agents:
         raise ConfigError([f"--agent {agent}: the file has no such agent; it has: {', '.join(agents)}"])
-    return version_of(agents[agent])
+    return version_of(agents[agent], config.agents)
 
 
 def _metrics(results: "Mapping[str, list[SuiteResult]]") -> list[Result]:

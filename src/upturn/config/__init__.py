@@ -26,7 +26,17 @@ from upturn.config.learning import (
     RolloutConfig,
 )
 from upturn.config.load import SHIPPED_MODELS, load_config, overlaps, parse_config
-from upturn.config.metric import MetricConfig, MetricLevel, declared_metrics, joint_reward, taught_metrics
+from upturn.config.metric import (
+    THUMBS,
+    MetricConfig,
+    MetricLevel,
+    TrafficConfig,
+    TrafficMetrics,
+    declared_metrics,
+    joint_reward,
+    taught_metrics,
+    traffic_metrics,
+)
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import (
@@ -39,16 +49,20 @@ from upturn.config.routing import (
 )
 from upturn.config.sampling import FULL_DISTRIBUTION, SamplingSettings
 from upturn.config.section import (
+    DEFAULT_CONTEXT_TOKENS,
     HUB_NAME,
+    PARALLEL,
     AgentConfig,
     ContextConfig,
     EnvironmentConfig,
     Limits,
     LoopConfig,
     PoolConfig,
+    ProgramConfig,
     ReadinessConfig,
     RewardConfig,
     RunConfig,
+    SandboxLimits,
     ScheduleConfig,
     TaskConfig,
     TrackerConfig,
@@ -83,13 +97,16 @@ from upturn.config.upstream import TimeoutConfig, UpstreamConfig
 
 __all__ = [
     "CORE",
+    "DEFAULT_CONTEXT_TOKENS",
     "DEFAULT_FLOOR",
     "DEFAULT_MIX",
     "FEATURE_POLICIES",
     "FULL_DISTRIBUTION",
     "HUB_NAME",
+    "PARALLEL",
     "SHIPPED_MODELS",
     "TABLES",
+    "THUMBS",
     "USED_BY_POLICY",
     "WITHOUT_OBJECTIVE",
     "AccessConfig",
@@ -127,6 +144,7 @@ __all__ = [
     "Precision",
     "PriceConfig",
     "Probability",
+    "ProgramConfig",
     "ProviderToolPolicy",
     "Rate",
     "Raw",
@@ -138,6 +156,7 @@ __all__ = [
     "RoutingConfig",
     "RunConfig",
     "SamplingSettings",
+    "SandboxLimits",
     "ScheduleConfig",
     "Settings",
     "Share",
@@ -146,6 +165,8 @@ __all__ = [
     "TenantConfig",
     "TimeoutConfig",
     "TrackerConfig",
+    "TrafficConfig",
+    "TrafficMetrics",
     "UpstreamConfig",
     "Url",
     "ValidationSettings",
@@ -168,4 +189,5 @@ __all__ = [
     "report_unused",
     "settings",
     "taught_metrics",
+    "traffic_metrics",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Self
 from upturn.config.gateway import GatewayConfig
 from upturn.config.keys import AccessConfig
 from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
+from upturn.config.metric import TrafficConfig
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
 from upturn.config.routing import RoutingConfig
@@ -39,6 +40,8 @@ class Config:
     run: RunConfig
     pool: PoolConfig
     readiness: ReadinessConfig
+    traffic: TrafficConfig | None
+    """None = training on stored data reads the environment's trajectories."""
     environment: EnvironmentConfig
     tasks: TaskConfig
     routing: RoutingConfig
@@ -86,7 +89,7 @@ class Config:
         """The agent that is trained; None = no training."""
         if not self.trains:
             return None
-        local = [agent for agent in self.agents if agent.kind == "local_model"]
+        local = [agent for agent in self.agents if agent.has_local_model]
         return next(agent for agent in local if self.loop.improve in ("", agent.name))
 
     def price_of(self, agent: str, model: str) -> PriceConfig | None:
@@ -95,7 +98,7 @@ class Config:
         It is that of the agent's ``price``, else of the model. All versions of a local model have one price.
         """
         for member in self.agents:
-            if member.name == agent and (member.price or member.kind == "local_model"):
+            if member.name == agent and (member.price or member.has_local_model):
                 return self.prices.get(member.price or member.model)
         return self.prices.get(model)
 
@@ -123,6 +126,7 @@ CORE: Mapping[str, type[Settings]] = {
     "run": RunConfig,
     "pool": PoolConfig,
     "readiness": ReadinessConfig,
+    "traffic": TrafficConfig,
     "agents": AgentConfig,
     "prices": PriceConfig,
     "environment": EnvironmentConfig,
@@ -145,5 +149,5 @@ CORE: Mapping[str, type[Settings]] = {
 """The sections that do not belong to an algorithm, by name, in the order of their documentation."""
 TABLES: Mapping[str, str] = {"agents": "[[agents]]", "prices": "[prices.NAME]"}
 """Sections that are several tables, and how a file writes them."""
-OPTIONAL = ("lora", "curriculum", "schedule")
+OPTIONAL = ("lora", "curriculum", "schedule", "traffic")
 """Sections that are None unless the file has them."""

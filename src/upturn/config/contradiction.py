@@ -11,6 +11,7 @@ from upturn.config.api_key import keyed_settings
 from upturn.config.combination import Contradiction, without_effect
 from upturn.config.config import Config
 from upturn.config.learning import OptimiserSettings, RolloutConfig
+from upturn.config.metric import declared_metrics
 from upturn.config.routing import FEATURE_POLICIES
 from upturn.config.routing_contradiction import routing_contradictions
 from upturn.config.section import AgentConfig, EnvironmentConfig
@@ -21,6 +22,7 @@ FEWEST_HELDOUT = 30
 
 _OF_CALLS = {"supports", "max_input_tokens"}
 """For agents that answer model calls."""
+_OF_PROGRAMS = {"import_path", "command", "program"}
 _SETTINGS_BY_KIND = {
     "local_model": {
         "model",
@@ -49,14 +51,14 @@ _SETTINGS_BY_KIND = {
     "program": {
         "model",
         "url",
-        "import_path",
-        "command",
+        *_OF_PROGRAMS,
         "api_key_env",
         "api_key_file",
         "timeout_seconds",
         "retries",
         "upstream",
     },
+    "local program": {"model", "temperature", "sampling", "template_options", "weights", *_OF_PROGRAMS},
     "callable": {"import_path", *_OF_CALLS},
     "rule_based": {"import_path", *_OF_CALLS},
 }
@@ -64,6 +66,7 @@ _REQUIRED_BY_KIND = {
     "local_model": ("model",),
     "endpoint": ("url", "model"),
     "program": ("url", "model"),
+    "local program": ("model",),
     "callable": ("import_path",),
     "rule_based": ("import_path",),
 }
@@ -95,6 +98,7 @@ def contradictions(config: Config) -> list[Contradiction]:
         *_precision(config),
         *_gateway(config),
         *_schedule(config),
+        *_traffic(config),
         *_keys(config),
     ]
 
@@ -112,24 +116,43 @@ def _agents(config: Config) -> Iterator[Contradiction]:
         if names.count(name) > 1:
             settings = tuple(f"agents[{index}].name" for index, other in enumerate(names) if other == name)
             yield Contradiction(settings, f"{' and '.join(settings)} are both {name!r}; names must differ")
-    if all(agent.kind != "local_model" for agent in config.agents):
-        reason = "without an agent of kind 'local_model': no model runs here"
+    if not any(agent.has_local_model for agent in config.agents):
+        reason = "without an agent with a local model: no model runs here"
         yield from without_effect(config.run, "run", "agents", reason, names={"device"})
     for index, agent in enumerate(config.agents):
         yield from _agent(agent, f"agents[{index}]")
+        yield from _other_models(config, agent, f"agents[{index}]")
         yield from _context(agent, config.environment, f"agents[{index}]")
 
 
 def _agent(agent: AgentConfig, prefix: str) -> Iterator[Contradiction]:
+    shown = "local program" if agent.kind == "program" and agent.has_local_model else agent.kind
     kind = f"{prefix}.kind = {agent.kind!r}"
-    for name in _REQUIRED_BY_KIND[agent.kind]:
+    for name in _REQUIRED_BY_KIND[shown]:
         if not getattr(agent, name):
             yield Contradiction((f"{prefix}.{name}", f"{prefix}.kind"), f"{kind} needs {prefix}.{name}; set it")
     if agent.kind == "program" and bool(agent.command) == bool(agent.import_path):
         settings = (f"{prefix}.import_path", f"{prefix}.command")
         yield Contradiction(settings, f"{kind} needs either {' or '.join(settings)}; set one of them")
-    unused = set().union(*_SETTINGS_BY_KIND.values()) - _SETTINGS_BY_KIND[agent.kind]
+    unused = set().union(*_SETTINGS_BY_KIND.values()) - _SETTINGS_BY_KIND[shown]
+    if shown == "local program":
+        kind = f"{kind} and no {prefix}.url"
     yield from without_effect(agent, prefix, f"{prefix}.kind", f"with {kind}; remove one of them", names=unused)
+
+
+def _other_models(config: Config, agent: AgentConfig, prefix: str) -> Iterator[Contradiction]:
+    """Models that a program names must be those of agents with a model."""
+    answering = {member.name: member for member in config.agents}
+    for name, other in agent.program.models.items():
+        setting = f"{prefix}.program.models.{name}"
+        member = answering.get(other)
+        if member is None or member.kind not in ("local_model", "endpoint"):
+            usable = ", ".join(m.name for m in config.agents if m.kind in ("local_model", "endpoint"))
+            yield Contradiction(
+                (setting, "agents"),
+                f"{setting} = {other!r} is no agent of kind 'local_model' or 'endpoint'; those are: "
+                f"{usable or 'none'}",
+            )
 
 
 def _context(agent: AgentConfig, limits: EnvironmentConfig, prefix: str) -> Iterator[Contradiction]:
@@ -158,7 +181,7 @@ def _context(agent: AgentConfig, limits: EnvironmentConfig, prefix: str) -> Iter
             f"{budget} has no room for an observation of {longest} tokens and "
             f"environment.max_action_tokens = {limits.max_action_tokens}; raise it",
         )
-    if agent.kind == "local_model" and limits.max_tokens is not None and context.tokens >= limits.max_tokens:
+    if agent.has_local_model and limits.max_tokens is not None and context.tokens >= limits.max_tokens:
         yield Contradiction(
             (tokens, "environment.max_tokens"),
             f"{budget} must be less than environment.max_tokens = {limits.max_tokens}, which ends a trajectory; "
@@ -384,6 +407,17 @@ def _trained_families(config: Config) -> Iterator[Contradiction]:
             )
 
 
+def _traffic(config: Config) -> Iterator[Contradiction]:
+    declared = [metric.name for metric in declared_metrics(config.gateway.metrics)]
+    for name in () if config.traffic is None else config.traffic.metrics:
+        if name not in declared:
+            yield Contradiction(
+                ("traffic.metrics", "gateway.metrics"),
+                f"traffic.metrics names {name!r}, which is not declared; declared: {', '.join(declared)}. Declare "
+                "further ones in [[gateway.metrics]]",
+            )
+
+
 def _schedule(config: Config) -> Iterator[Contradiction]:
     if config.schedule is not None and config.loop.cycles != 1:
         yield Contradiction(
@@ -416,22 +450,22 @@ def _heldout(config: Config) -> Iterator[Contradiction]:
 
 def _improved_agent(config: Config) -> Iterator[Contradiction]:
     improve = config.loop.improve
-    local = [agent.name for agent in config.agents if agent.kind == "local_model"]
+    local = [agent.name for agent in config.agents if agent.has_local_model]
     if not local:
         yield Contradiction(
             ("loop.train", "agents"),
-            f"loop.train = {list(config.loop.train)!r} would train, but no [[agents]] has kind = 'local_model'; "
-            "add one, or set loop.train = [] to route and record only",
+            f"loop.train = {list(config.loop.train)!r} would train, but no [[agents]] has a local model (kind = "
+            "'local_model', or 'program' without url); add one, or set loop.train = [] to route and record only",
         )
     elif improve and improve not in local:
         yield Contradiction(
             ("loop.improve", "agents"),
-            f"loop.improve = {improve!r} is no agent of kind 'local_model'; those are: {', '.join(local)}",
+            f"loop.improve = {improve!r} is no agent with a local model; those are: {', '.join(local)}",
         )
     elif not improve and len(local) > 1:
         yield Contradiction(
             ("loop.improve", "agents"),
-            f"[[agents]] has several of kind 'local_model' ({', '.join(local)}); name one in loop.improve",
+            f"[[agents]] has several with a local model ({', '.join(local)}); name one in loop.improve",
         )
     elif (
         (agent := config.improved_agent) is not None

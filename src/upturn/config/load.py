@@ -270,7 +270,7 @@ def _missing_resources(config: Config) -> list[str]:
 def _local_models(config: Config) -> Iterator[tuple[str, str]]:
     """Yields (setting, model) for each setting that names a model to run on this machine."""
     for index, agent in enumerate(config.agents):
-        if agent.kind == "local_model":
+        if agent.has_local_model:
             yield f"agents[{index}].model", agent.model
     for name, section in config.algorithms.items():
         yield from ((f"{name}.{setting}", model) for setting, model in section.local_models())

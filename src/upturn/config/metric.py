@@ -1,16 +1,19 @@
-"""The metrics of feedback: what values mean, which are accepted, and which teach the router."""
+"""The metrics of feedback: what values mean, which are accepted, which teach the router, and which are rewards in
+training."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import fsum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from upturn.config.settings import NotNegative, Positive, Settings, settings
+from upturn.config.settings import Count, NotNegative, Positive, Settings, Share, settings
 
 MetricLevel = Literal["call", "task", "episode"]
 MetricName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+THUMBS = "thumbs"
+"""Metric of a thumbs-up/down rating: above 0 = good, below 0 = bad."""
 
 
 @settings
@@ -54,7 +57,7 @@ def declared_metrics(configured: Sequence[MetricConfig]) -> tuple[MetricConfig, 
 
     Without configured ones these are ``success`` in [0, 1], and ``thumbs`` in [-1, 1] without weight.
     """
-    metrics = configured or (MetricConfig(name="success"), MetricConfig(name="thumbs", low=-1.0))
+    metrics = configured or (MetricConfig(name="success"), MetricConfig(name=THUMBS, low=-1.0))
     return tuple(
         replace(metric, weight=float(number == 0)) if metric.weight is None else metric
         for number, metric in enumerate(metrics)
@@ -71,3 +74,52 @@ def joint_reward(metrics: Sequence[MetricConfig], rewards: Sequence[float]) -> f
     weights = [metric.weight or 0.0 for metric in metrics]
     weighted = fsum(weight * reward for weight, reward in zip(weights, rewards, strict=True))
     return min(1.0, weighted / fsum(weights))
+
+
+@settings
+class TrafficConfig(Settings):
+    """Training on the gateway's traffic: with this section ``sft``, ``kto``, ``dpo`` and ``offline`` train on
+    sealed episodes of model calls in place of the environment's trajectories. An episode's reward is the score of
+    an evaluation that is stored for it, else its feedback (docs/traffic.md)."""
+
+    metrics: tuple[MetricName, ...] = ()
+    """Metrics whose weighted mean is the reward; an episode needs a value of each. The weights are those of
+    ``[[gateway.metrics]]``, with 1 in place of 0. Empty = the metrics that teach the router; an episode without a
+    value of these has the reward of its ``thumbs``."""
+    good_above: Share = 0.5
+    """A reward above it is good: ``sft`` imitates such episodes, ``kto`` makes them more likely."""
+    bad_below: Share = 0.5
+    """A reward below it is bad: ``kto`` makes such episodes less likely. Rewards between the two are undecided."""
+    families: tuple[str, ...] = ()
+    """Families of the episodes. Empty = any."""
+    limit: Count = 10_000
+    """Largest number of episodes, the latest ones, so that memory is limited."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields thresholds that cross, and metrics named twice."""
+        if self.bad_below > self.good_above:
+            yield f"bad_below = {self.bad_below!r} must not be above good_above = {self.good_above!r}"
+        twice = sorted({name for name in self.metrics if self.metrics.count(name) > 1})
+        yield f"metrics names {', '.join(map(repr, twice))} twice; name each metric once" if twice else None
+
+
+class TrafficMetrics(NamedTuple):
+    """The metrics that an episode's reward is computed from, with their weights."""
+
+    joint: tuple[MetricConfig, ...]
+    """The reward is their weighted mean."""
+    fallback: MetricConfig | None
+    """For an episode without a value of any of ``joint``; None = it has no reward."""
+
+
+def traffic_metrics(traffic: TrafficConfig, configured: Sequence[MetricConfig]) -> TrafficMetrics:
+    """Returns the metrics of ``traffic``, whose names are among the declared ones."""
+    declared = {metric.name: metric for metric in declared_metrics(configured)}
+    if traffic.metrics:
+        chosen = (declared[name] for name in traffic.metrics)
+        return TrafficMetrics(
+            tuple(metric if metric.weight else replace(metric, weight=1.0) for metric in chosen), None
+        )
+    joint = taught_metrics(configured)
+    thumbs = declared.get(THUMBS, MetricConfig(name=THUMBS, low=-1.0))
+    return TrafficMetrics(joint, None if thumbs in joint else thumbs)

@@ -138,12 +138,14 @@ class AgentSource(Settings):
     kind: Literal["local_model", "rule_based", "callable", "endpoint", "program"]
     """``local_model``: weights that Upturn runs and trains. ``rule_based``, ``callable``: Python code.
     ``endpoint``: any OpenAI-compatible server; routed and recorded, not trained. ``program``: your own function or
-    command, which calls a model at an endpoint; acts in environments, recorded, not trained."""
+    command, which calls a model by URL: a local one, which is trained, or one at an endpoint (docs/programs.md)."""
     model: FilePath = ""
-    """For local_model: ``nano`` (ships with Upturn), a folder, or a Hugging Face name such as
-    ``Qwen/Qwen2.5-0.5B-Instruct`` (docs/models.md). For endpoint and program: the model's name on the server."""
+    """For local_model, and for program without ``url``: ``nano`` (ships with Upturn), a folder, or a Hugging Face
+    name such as ``Qwen/Qwen2.5-0.5B-Instruct`` (docs/models.md). For endpoint, and for program with ``url``: the
+    model's name on the server."""
     url: Url = ""
-    """For endpoint and program: base URL, such as ``http://localhost:8000/v1``."""
+    """For endpoint and program: base URL, such as ``http://localhost:8000/v1``. Empty for program = ``model`` is a
+    local one."""
     import_path: ImportPath = ""
     """For rule_based, callable and program: ``module:attribute`` of the Python function."""
 
@@ -167,6 +169,24 @@ class AgentEligibility(AgentSource):
     """Name of the agent's ``[prices.NAME]`` table. Empty = the one with the name of ``model``, if there is any."""
 
 
+DEFAULT_CONTEXT_TOKENS = 512
+"""Maximum context of a local agent when ``max_tokens`` is unset; bounds the cache's memory. The meaning of
+``environment.max_tokens`` and docs/models.md name it."""
+PARALLEL = 16
+"""Attempts of a program at a time."""
+
+
+@settings
+class ProgramConfig(Settings):
+    """How a program runs; ``[agents.program]`` in the table of its agent."""
+
+    parallel: Count = PARALLEL
+    """Maximum number of attempts at a time."""
+    models: dict[str, str] = field(default_factory=dict)
+    """Further models that the program names in its calls: the name there, and the name of the agent that answers,
+    such as ``{ "gpt-5" = "helper" }``. Only the program's own ``model`` is trained."""
+
+
 @settings
 class AgentConfig(AgentEligibility):
     """An agent that tasks can be routed to; one ``[[agents]]`` table per agent."""
@@ -174,17 +194,19 @@ class AgentConfig(AgentEligibility):
     prompt: str = ""
     """For local_model and endpoint: system prompt. Empty = no system prompt."""
     temperature: Annotated[float, Field(ge=0, le=5)] = 1.0
-    """For local_model and endpoint: sampling temperature while serving. 0 = greedy."""
+    """For local models and endpoint: sampling temperature while serving. 0 = greedy."""
     sampling: SamplingSettings = SamplingSettings()
-    """For local_model: further options of sampling while serving."""
+    """For local models: further options of sampling while serving."""
     template_options: dict[str, bool | int | float | str] = field(default_factory=dict)
-    """For local_model: variables of the chat template, such as ``{ enable_thinking = false }``. Empty = the
+    """For local models: variables of the chat template, such as ``{ enable_thinking = false }``. Empty = the
     template's defaults."""
     weights: Literal["float32", "bfloat16"] = "float32"
-    """For local_model: data type of the weights in memory. ``bfloat16`` needs half of the memory; the agent can
+    """For local models: data type of the weights in memory. ``bfloat16`` needs half of the memory; the agent can
     only be trained with ``optimiser.precision = "bfloat16_weights"``."""
     command: tuple[str, ...] = ()
     """For program: the command with its arguments, in place of a function."""
+    program: ProgramConfig = ProgramConfig()
+    """For program: how it runs."""
     api_key_env: str = ""
     """For endpoint and program: name of the environment variable with the API key. Empty = no key is sent,
     unless ``api_key_file`` names one."""
@@ -203,6 +225,11 @@ class AgentConfig(AgentEligibility):
     """Context window of the agent."""
     upstream: UpstreamConfig = UpstreamConfig()
     """For endpoint: calls of the gateway to the server."""
+
+    @property
+    def has_local_model(self) -> bool:
+        """Whether Upturn runs its model, and can train it."""
+        return self.kind == "local_model" or (self.kind == "program" and not self.url)
 
 
 @settings
@@ -223,6 +250,25 @@ class Limits(Settings):
     max_seconds: Positive | None = None
     """Maximum wall-clock seconds of one trajectory. At the limit it ends even during an action of the agent, whose
     turn is then not recorded; an environment's step is never interrupted. Unset = no limit."""
+
+
+_Bytes = Annotated[int, Field(ge=2**20, le=2**50)]
+
+
+@settings
+class SandboxLimits(Settings):
+    """What one command in a sandbox may use."""
+
+    max_processes: Count = 256
+    """Processes and threads together."""
+    memory_bytes: _Bytes = 4 * 2**30
+    """Address space of each process. Node.js with WebAssembly reserves more than it uses: give it 32 GiB."""
+    file_bytes: _Bytes = 2**28
+    """Size of each file that it writes."""
+    temporary_bytes: _Bytes = 2**26
+    """Of ``/tmp``, which is empty at each start; ``/dev/shm`` has a quarter of it."""
+    max_open_files: Count = 1024
+    """Of each process."""
 
 
 @settings

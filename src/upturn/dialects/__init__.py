@@ -1,6 +1,7 @@
 """Wire forms of model calls: chat completions, OpenAI Responses, Anthropic Messages. Pure: no server, no client.
 
-A dialect reads and writes requests, answers, streams and errors; ``conversation`` is what they have in common. Not
+A dialect reads and writes requests, answers, streams and errors; ``conversation`` is what they have in common;
+``prefix`` recognises a conversation that goes on. Not
 here: sending (``models``), serving (``gateway``). Start with ``dialect``, then ``chat``.
 """
 
@@ -29,6 +30,7 @@ from upturn.dialects.conversation import (
     ToolChoice,
     ToolDefinition,
     ToolResult,
+    join_messages,
 )
 from upturn.dialects.dialect import (
     Dialect,
@@ -36,6 +38,7 @@ from upturn.dialects.dialect import (
     EventWriter,
     Json,
     RequestError,
+    arguments_schema,
     body_error,
     json_object,
     not_json,
@@ -47,6 +50,7 @@ from upturn.dialects.estimate import (
     estimated_usage,
     message_text,
 )
+from upturn.dialects.prefix import answered_digest, conversation_digests, message_digest, tools_digest
 from upturn.dialects.registry import DIALECTS, DialectName, dialect_of
 from upturn.dialects.sse import EventParser, ServerEvent, write_event
 
@@ -84,14 +88,20 @@ __all__ = [
     "ToolDefinition",
     "ToolResult",
     "Toolbox",
+    "answered_digest",
+    "arguments_schema",
     "body_error",
+    "conversation_digests",
     "credible_usage",
     "dialect_of",
     "estimated_tokens",
     "estimated_usage",
+    "join_messages",
     "json_object",
+    "message_digest",
     "message_text",
     "not_json",
     "request_object",
+    "tools_digest",
     "write_event",
 ]

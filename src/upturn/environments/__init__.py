@@ -1,7 +1,8 @@
 """Where agents act: the contracts of environments, verifiers and kits, and the environments themselves.
 
 An ``EnvironmentKit`` draws tasks, makes environments and verifies trajectories. Start with ``environment`` and
-``kit``; ``one_step`` is the smallest kit, ``office`` the largest. ``checker`` tests a kit against its contract,
+``kit``; ``one_step`` is the smallest kit, ``office`` the largest; ``programs`` has tasks with a
+folder. ``checker`` tests a kit against its contract,
 ``validation`` goes further, ``adapters`` serve a kit to other projects. Not here: agents (``upturn.agents``) and
 rewards (``upturn.rewards``).
 """
@@ -49,6 +50,18 @@ from upturn.environments.oracle_protocol import (
     oracle_of,
     world_hash_of,
 )
+from upturn.environments.programs import (
+    FinishedAttempt,
+    Graded,
+    ProgramEnd,
+    ProgramEnvironment,
+    Solved,
+    WorkspaceLimits,
+    count_tests,
+    program_kit,
+    run_check,
+    run_pytest,
+)
 from upturn.environments.scripted_policy import LONG_TURNS, ScriptedPolicy, fixed_policy, play
 from upturn.environments.stepwise import TaskSelection, read_action
 
@@ -62,21 +75,28 @@ __all__ = [
     "DescribedKit",
     "Environment",
     "EnvironmentKit",
+    "FinishedAttempt",
+    "Graded",
     "HintedKit",
     "HintingKit",
     "Info",
     "OracleKit",
+    "ProgramEnd",
+    "ProgramEnvironment",
     "RubricKit",
     "ScriptedPolicy",
     "SolutionsKit",
+    "Solved",
     "Step",
     "TaskSelection",
     "Verifier",
+    "WorkspaceLimits",
     "WorldHashKit",
     "action_text",
     "add_hint",
     "check_environment",
     "content_hash",
+    "count_tests",
     "draw_tasks",
     "executed_action",
     "fixed_policy",
@@ -87,11 +107,14 @@ __all__ = [
     "one_step",
     "oracle_of",
     "play",
+    "program_kit",
     "read_action",
     "recordable_action",
     "recordable_text",
     "registered_kits",
     "resolve_kit",
+    "run_check",
+    "run_pytest",
     "tools_of",
     "verifiers_of",
     "verify",

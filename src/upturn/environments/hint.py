@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from upturn.environments.environment import Environment, Info, is_blocking
 from upturn.environments.kit import EnvironmentKit, tools_of
+from upturn.environments.programs import ProgramEnvironment
 from upturn.records import Observation, Task
 
 
@@ -46,6 +47,14 @@ class HintedEnvironment:
         return add_hint(observation, self._hint), info
 
 
+class HintedProgramEnvironment(HintedEnvironment):
+    """The same for an environment that programs end."""
+
+    def __init__(self, environment: ProgramEnvironment, hint: str) -> None:
+        super().__init__(environment, hint)
+        self.folder, self.finish, self.close = environment.folder, environment.finish, environment.close
+
+
 class HintedKit:
     """A kit with hints in its environments."""
 
@@ -62,4 +71,8 @@ class HintedKit:
     def environment(self, task: Task) -> Environment:
         """The kit's environment, with the task's hint."""
         environment, hint = self._kit.environment(task), self._hints.get(task.id)
-        return environment if hint is None else HintedEnvironment(environment, hint)
+        if hint is None:
+            return environment
+        if isinstance(environment, ProgramEnvironment):
+            return HintedProgramEnvironment(environment, hint)
+        return HintedEnvironment(environment, hint)

@@ -9,17 +9,16 @@ Only the verifier calls ``check``; the environment never does.
 """
 
 import hashlib
-import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from random import Random
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from upturn.environments.action import malformed_text
+from upturn.environments.cases import Cases, Expected
 from upturn.environments.environment import Info, Step
 from upturn.environments.oracle_protocol import CANARY_LENGTH
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy
-from upturn.errors import RecordError, UnknownNameError, WorldError, error_text
+from upturn.errors import RecordError, WorldError
 from upturn.records import (
     Action,
     Evaluation,
@@ -35,8 +34,6 @@ from upturn.records import (
 )
 from upturn.rewards import Rubric, sum_costs
 
-Expected: TypeAlias = Mapping[str, Any]
-"""The expected answer of a task: anything that ``check`` can use. Never shown to agents, never stored."""
 Make: TypeAlias = Callable[..., tuple[str, Expected]]
 """``make(rng)`` or ``make(rng, split=…)`` → (instruction, expected). All randomness must come from ``rng``."""
 Check: TypeAlias = Callable[[Action, Expected], bool | float]
@@ -45,9 +42,6 @@ WriteHint: TypeAlias = Callable[[Expected], str]
 """The answer in words, for training with hints (STaR); never shown to agents otherwise."""
 Solve: TypeAlias = Callable[[Expected], Action]
 """The correct action, for ``upturn env validate``."""
-
-_STREAMS: dict[Split, int] = {"train": 0, "heldout": 1}
-"""Even seeds are for training, odd ones held out."""
 
 
 def one_step(  # noqa: PLR0913  # the parts of a kit, each a separate option
@@ -70,11 +64,9 @@ def one_step(  # noqa: PLR0913  # the parts of a kit, each a separate option
     to models with a chat template; one with a ``text_parameter`` takes a plain answer. Empty = none are described.
     """
     makes = dict(make) if isinstance(make, Mapping) else {name: make}
-    if not name or not makes:
-        raise WorldError(f"an environment needs a name and a family, got {name!r} with {list(makes)!r}")
-    return OneStepKit(
-        _Cases(name, makes, check), version=version, level=level, write_hint=hint, solve=oracle, tools=tools
-    )
+    cases = Cases(name, makes, _read_case, returns="(instruction, expected), a text and a mapping")
+    verifier = OneStepVerifier(cases, check, version=version)
+    return OneStepKit(cases, verifier, level=level, write_hint=hint, solve=oracle, tools=tools)
 
 
 class _Case(NamedTuple):
@@ -82,61 +74,17 @@ class _Case(NamedTuple):
     expected: Expected
 
 
-class _Cases:
-    """Samples cases by family and seed, and checks actions."""
-
-    def __init__(self, name: str, makes: Mapping[str, Make], check: Check) -> None:
-        self.name = name
-        self.families = tuple(makes)
-        self._makes = makes
-        self._check = check
-        self._takes_split = {
-            family: "split" in inspect.signature(make).parameters for family, make in makes.items()
-        }
-
-    def draw(self, family: str, seed: int, split: Split) -> _Case:
-        """The same arguments give the same case, provided ``make`` uses only its generator."""
-        if family not in self._makes:
-            raise UnknownNameError(f"{self.name} has no family {family!r}; it has: {', '.join(self._makes)}")
-        rng = Random(f"{self.name}/{family}/{seed}")
-        options = {"split": split} if self._takes_split[family] else {}
-        try:
-            result = self._makes[family](rng, **options)
-        except (Exception, SystemExit) as exc:  # third-party code
-            raise WorldError(
-                f"make of {self.name!r} raised {error_text(exc)} for the {split} task of family {family!r} with "
-                f"seed {seed}; it must give a task for every seed"
-            ) from exc
-        match result:
-            case (str() as instruction, Mapping() as expected) if instruction:
-                return _Case(instruction, expected)
-        raise WorldError(
-            f"make of {self.name!r} must return (instruction, expected), a text and a mapping; got {result!r}"
-        )
-
-    def of(self, task: Task) -> _Case:
-        """The task's case; raises WorldError for a task that this ``make`` does not produce."""
-        case = self.draw(task.family, task.seed, task.split)
-        if task.environment != self.name or task.instruction != case.instruction:
-            raise WorldError(
-                f"task {task.id!r} ({task.instruction!r}) is not from this {self.name!r}, which gives "
-                f"{case.instruction!r} for it; make must use only its generator, and stored tasks need the make "
-                "that produced them"
-            )
-        return case
-
-    def quality(self, action: Action, expected: Expected) -> float:
-        """The result of ``check`` in [0, 1]; raises WorldError for anything else."""
-        value = self._check(action, expected)
-        if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
-            raise WorldError(f"check of {self.name!r} must return True, False or a number in 0..1; got {value!r}")
-        return float(value)
+def _read_case(result: object) -> _Case | None:
+    match result:
+        case (str() as instruction, Mapping() as expected) if instruction:
+            return _Case(instruction, expected)
+    return None
 
 
 class OneStepEnvironment:
     """One task: shows the instruction and takes the first valid action."""
 
-    def __init__(self, cases: _Cases) -> None:
+    def __init__(self, cases: Cases[_Case]) -> None:
         self._cases = cases
         self._instruction: str | None = None
         self._action: Action | None = None
@@ -187,9 +135,10 @@ class OneStepEnvironment:
 class OneStepVerifier:
     """Grades with ``check``, from the task and the recorded final state alone."""
 
-    def __init__(self, cases: _Cases, *, version: int) -> None:
+    def __init__(self, cases: Cases[_Case], check: Check, *, version: int) -> None:
         self.name = f"{cases.name}/{version}"
         self._cases = cases
+        self._check = check
         self._rubric = Rubric(self.name, {"quality": 1.0})
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
@@ -197,7 +146,7 @@ class OneStepVerifier:
         case = self._cases.of(task)
         stored = trajectory.final_state.get("action")
         action = None if stored is None else from_fields(Action, json.dumps(stored))
-        quality = 0.0 if action is None else self._cases.quality(action, case.expected)
+        quality = 0.0 if action is None else self._quality(action, case.expected)
         gates = (
             GateResult("answered", action is not None and trajectory.outcome == "finished", trajectory.outcome),
             GateResult("right", quality >= 1.0, f"{quality:g}"),
@@ -205,15 +154,24 @@ class OneStepVerifier:
         costs = sum_costs(trajectory.turns, ("error",))
         return self._rubric.evaluate(trajectory, gates, shortest=1, costs=costs, components={"quality": quality})
 
+    def _quality(self, action: Action, expected: Expected) -> float:
+        """The result of ``check`` in [0, 1]; raises WorldError for anything else."""
+        value = self._check(action, expected)
+        if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
+            raise WorldError(
+                f"check of {self._cases.name!r} must return True, False or a number in 0..1; got {value!r}"
+            )
+        return float(value)
+
 
 class OneStepKit:
     """The ``EnvironmentKit`` that ``one_step`` returns."""
 
     def __init__(
         self,
-        cases: _Cases,
+        cases: Cases[_Case],
+        verifier: OneStepVerifier,
         *,
-        version: int,
         level: int,
         write_hint: WriteHint | None = None,
         solve: Solve | None = None,
@@ -221,7 +179,7 @@ class OneStepKit:
     ) -> None:
         self.name = cases.name
         self.families: Mapping[str, int] = dict.fromkeys(cases.families, level)
-        self.verifier = OneStepVerifier(cases, version=version)
+        self.verifier = verifier
         self.tools = tuple(tools)
         self._cases = cases
         self._write_hint = write_hint
@@ -254,18 +212,4 @@ class OneStepKit:
 
     def tasks(self, *, seed: int, split: Split, families: Sequence[str]) -> Iterator[Task]:
         """Endless tasks, each family once a round. Streams of different seeds share no task."""
-        round_number = 0
-        while True:
-            number = seed * 1_000_003 + round_number
-            for family in families:
-                task_seed = 2 * number + _STREAMS[split]
-                yield Task(
-                    id=f"{self.name}/{family}/{split}/{number}",
-                    instruction=self._cases.draw(family, task_seed, split).instruction,
-                    family=family,
-                    environment=self.name,
-                    level=self.families[family],
-                    seed=task_seed,
-                    split=split,
-                )
-            round_number += 1
+        return self._cases.tasks(seed=seed, split=split, levels=self.families, families=families)

@@ -141,7 +141,7 @@ def _in_service(config: Config, pool: Pool, registry: AgentRegistry) -> InServic
     """Returns the configured agents, whose versions are stored now."""
     in_service = InService(pool, registry)
     for agent in config.agents:
-        version = store_agent_version(pool, version_of(agent))
+        version = store_agent_version(pool, version_of(agent, config.agents))
         in_service.configure(version, max_concurrent=agent.load_cap)
     return in_service
 

@@ -147,7 +147,7 @@ class Upstreams:
 
 
 def _script(local: LocalModel, version: AgentVersion) -> Script:
-    return script_for(local, local.renderer(options=template_options(version)), version.prompt)
+    return script_for(local.renderer(options=template_options(version)), version.prompt)
 
 
 def _engine(local: LocalModel, limit: int, threads: int) -> Model:

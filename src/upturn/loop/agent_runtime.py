@@ -1,12 +1,14 @@
 """The agent runtime: agent versions with their engines loaded, ready for rollouts."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from upturn.agents import (
     Agent,
+    AttemptAgent,
     BranchPoint,
     EndpointAgent,
     Job,
@@ -14,6 +16,7 @@ from upturn.agents import (
     RolloutRequest,
     Setting,
     build,
+    endpoint_of,
     precision,
     run_rollouts,
     run_until,
@@ -22,11 +25,14 @@ from upturn.agents import (
     template_options,
 )
 from upturn.agents.context import budget_of
-from upturn.config import Limits, SamplingSettings
+from upturn.config import DEFAULT_CONTEXT_TOKENS, Limits, SamplingSettings
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import CallSchema, ChatRenderer, LocalModel, Model, Precision, Renderer, load_local
-from upturn.records import AgentVersion, Observation, Task, Trajectory
+from upturn.records import AgentVersion, Observation, Task, Trajectory, from_fields
+
+if TYPE_CHECKING:
+    from upturn.agents.program import MakeUpstream
 
 TROUBLE_SECONDS = 10.0
 """An endpoint that answers no call for so long is noted. Answers of large models take longer, but some come."""
@@ -34,9 +40,6 @@ LONGEST_PAUSE_SECONDS = 60.0
 """Between two notes."""
 SLOTS = 192
 """Maximum number of concurrent rollouts, and rows of the engine's cache."""
-DEFAULT_CONTEXT_TOKENS = 512
-"""Maximum context of a local agent when ``max_tokens`` is unset; bounds the cache's memory. The meaning of
-``environment.max_tokens`` and docs/models.md name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Engine(Model, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _LoadedAgent:
-    agent: Agent
+    agent: Agent | AttemptAgent
     engine: Engine | None
     renderer: Renderer | None
 
@@ -191,7 +194,7 @@ class AgentRuntime:
     def _setting(self, version: AgentVersion, purpose: Purpose) -> Setting:
         if version.id not in self._loaded:
             engine, renderer = None, None
-            if version.kind == "local_model":
+            if version.has_local_model:
                 engine, renderer = self._engine(version)[0], self.renderer(version)
             self._load(version, engine, renderer)
         loaded = self._loaded[version.id]
@@ -206,21 +209,52 @@ class AgentRuntime:
             temperature=heat,
             sampling=options,
             calls=calls_of(options, loaded.renderer),
+            fixes_sampling=purpose.temperature is not None,
         )
 
     def _load(self, version: AgentVersion, engine: Engine | None, renderer: Renderer | None) -> None:
         if renderer is not None:
             self._check_context(version, renderer)
-        api_key = self._api_keys.get(version.agent, "")
-        agent = build(
+        self._loaded[version.id] = _LoadedAgent(self.agent_of(version, renderer), engine, renderer)
+
+    def agent_of(self, version: AgentVersion, renderer: Renderer | None) -> Agent | AttemptAgent:
+        """The agent of a version in this environment. ``renderer``: of its local model; None = it has none."""
+        return build(
             version,
             limits=self.limits,
             renderer=renderer,
-            api_key=api_key,
+            api_key=self._api_keys.get(version.agent, ""),
             tools=tools_of(self.kit),
             note=lambda text: self._note(f"agent {version.id!r}: {text}"),
+            others=self._other_models(version),
         )
-        self._loaded[version.id] = _LoadedAgent(agent, engine, renderer)
+
+    def _other_models(self, version: AgentVersion) -> "dict[str, MakeUpstream]":
+        """The models that a program names besides its own, by name: versions within its parameters."""
+        described = version.parameters.get("models", {})
+        assert isinstance(described, Mapping)
+        others: dict[str, MakeUpstream] = {}
+        for name, fields in described.items():
+            other = from_fields(AgentVersion, json.dumps(fields))
+            others[name] = self._other_model(name, other)
+        return others
+
+    def _other_model(self, name: str, version: AgentVersion) -> "MakeUpstream":
+        from upturn.agents.program import endpoint_model, other_model
+        from upturn.models.upstreams import script_for
+
+        if version.kind == "endpoint":
+            return endpoint_model(endpoint_of(version, self._api_keys.get(version.agent, "")))
+        engine, local = self._engine(version)
+        script = script_for(build_renderer(local, version, self.kit), version.prompt)
+        return other_model(
+            name,
+            engine,
+            script,
+            self.limits,
+            temperature=temperature(version),
+            sampling=sampling(version),
+        )
 
     def _check_context(self, version: AgentVersion, renderer: Renderer) -> None:
         """Raises ModelError if the context budget or the prompt alone exceeds the maximum context."""
@@ -266,4 +300,5 @@ def build_renderer(local: LocalModel, version: AgentVersion, kit: EnvironmentKit
 
     Raises ModelError for options that its chat template does not have.
     """
-    return local.renderer(tools_of(kit), options=template_options(version))
+    tools = () if version.kind == "program" else tools_of(kit)  # a program offers its own
+    return local.renderer(tools, options=template_options(version))

@@ -17,7 +17,7 @@ from upturn.deployment import (
     release_status,
     start,
 )
-from upturn.errors import ReleaseError
+from upturn.errors import ConfigError, ReleaseError
 from upturn.loop.evaluation import (
     HeldoutResult,
     StageChoice,
@@ -299,6 +299,13 @@ def run_cycle(context: Context, number: int) -> CycleOutcome:
     """Runs one cycle; it ends early if the evidence is insufficient or the candidate does not pass validation."""
     prefix = f"cycle-{number}/"
     context.position.cycle = number
+    if context.config.traffic is not None:
+        raise ConfigError(
+            [
+                "[traffic] has no effect in the loop, which trains on the tasks that it serves; omit it, or use "
+                "`upturn train`"
+            ]
+        )
     if "grpo" in context.config.loop.train and not context.journal.has_finished(f"{prefix}grpo"):
         algorithm("grpo").check(context.config)
         check_sampler(context)

@@ -12,9 +12,9 @@ from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exporter import export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.importer import IngestOptions, check_source, ingest
-from upturn.pool.preference import THUMBS, correction_pairs, deployment_pairs, trajectory_ratings
+from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import inspect, missing_reward
-from upturn.pool.reader import Experience, Selected, States, current_state
+from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
 from upturn.pool.readiness import readiness
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
@@ -27,11 +27,11 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
-    "THUMBS",
     "Coverage",
     "Experience",
     "IngestOptions",
     "Pool",
+    "PoolReader",
     "PoolRecord",
     "PoolSink",
     "ReadyRow",

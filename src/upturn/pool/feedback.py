@@ -18,10 +18,11 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic_core import from_json, to_json
 
+from upturn.config import THUMBS
 from upturn.errors import IngestError, RecordError
 from upturn.pool.batch import Quarantined, store_page
 from upturn.pool.formats import LineError, text_lines
-from upturn.pool.preference import CORRECTION, THUMBS
+from upturn.pool.preference import CORRECTION
 from upturn.pool.row import digest
 from upturn.pool.store import Pool
 from upturn.records import Feedback, FeedbackSubject, fields_json

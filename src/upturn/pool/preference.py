@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from upturn.config import THUMBS
 from upturn.errors import StoreError
 from upturn.pool.reader import Experience, PoolReader
 from upturn.pool.selection import EVERYTHING, Selection
@@ -24,8 +25,6 @@ from upturn.records import (
     pair_problem,
 )
 
-THUMBS = "thumbs"
-"""Metric of a thumbs-up/down rating of a trajectory: above 0 = good, below 0 = bad."""
 CORRECTION = "correction"
 """Metric of a correction: the trajectory in ``refers_to`` is better."""
 

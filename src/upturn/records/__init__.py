@@ -41,7 +41,7 @@ from upturn.records.record import record
 from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, RunState, Snapshot
 from upturn.records.result import Result
 from upturn.records.sink import TrajectorySink
-from upturn.records.task import EPISODE_TASK, MODEL_CALL, Split, Task
+from upturn.records.task import EPISODE_TASK, MODEL_CALL, Split, Task, episode_task_id
 from upturn.records.tool import Tool
 from upturn.records.trajectory import (
     Action,
@@ -110,6 +110,7 @@ __all__ = [
     "Usage",
     "WrittenSpan",
     "eligible_alternatives",
+    "episode_task_id",
     "fields_json",
     "from_fields",
     "from_json",

@@ -18,10 +18,10 @@ class AgentVersion:
     version: str
     kind: AgentKind
     model: str = ""
-    """local_model: a folder or name; endpoint, program: the base URL of the model; callable and rule_based: an
-    import path."""
+    """local_model: a folder or name; endpoint: the base URL of the model; program: either; callable and rule_based:
+    an import path."""
     model_name: str = ""
-    """endpoint, program: the model's name at that URL."""
+    """endpoint: the model's name at that URL; program: as well, empty = ``model`` is a folder or name."""
     weights_hash: str = ""
     prompt: str = ""
     """System prompt; empty = none (the nano policy has none)."""
@@ -38,6 +38,11 @@ class AgentVersion:
     """Id of the run that produced it; None = the user configured it."""
     tenants: tuple[str, ...] | None = None
     """Tenants that it may serve; None = all."""
+
+    @property
+    def has_local_model(self) -> bool:
+        """Whether Upturn runs its model, and can train it."""
+        return self.kind == "local_model" or (self.kind == "program" and not self.model_name)
 
     @property
     def id(self) -> str:

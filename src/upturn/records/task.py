@@ -15,6 +15,11 @@ MODEL_CALL = "call"
 """The environment of the tasks of clients' model calls. Nothing is built for it: the client acts."""
 
 
+def episode_task_id(tenant: str, episode: str) -> str:
+    """Returns the id of the task that an episode is stored as."""
+    return f"{EPISODE_TASK}:{tenant}:{episode}"
+
+
 @record
 class Task:
     """One piece of work; an environment builds its initial state from this record alone."""

@@ -7,8 +7,11 @@ from typing import Literal
 from upturn.records.json import JsonValue
 from upturn.records.record import record
 
-Outcome = Literal["finished", "step_limit", "token_limit", "time_limit", "model_error", "environment_error"]
-"""How a trajectory ended. ``finished``: the agent ended it, which is not success."""
+Outcome = Literal[
+    "finished", "step_limit", "token_limit", "time_limit", "program_error", "model_error", "environment_error"
+]
+"""How a trajectory ended. ``finished``: the agent ended it, which is not success. ``program_error``: the agent's
+program failed, which is a failure of the agent; ``model_error``, ``environment_error``: something else broke it."""
 
 Origin = Literal["sampled", "rendered"]
 """``sampled``: with the tokens and log-probs of a model that Upturn ran. ``rendered``: written by a rule, a person
@@ -175,7 +178,7 @@ class Trajectory:
     """Further calls of the last message, which were not made because the trajectory ended. Their tokens are in the
     last row, without a span."""
     error: str = ""
-    """The error message, for the outcomes ``model_error`` and ``environment_error``."""
+    """The error message, for the outcomes that are errors."""
     sampling: Mapping[str, JsonValue] = field(default_factory=dict)
     """The options that changed the sampled distribution besides the temperature, such as ``top_p``; empty =
     none."""

@@ -7,7 +7,7 @@ import pytest
 
 from upturn.config import CanarySettings, MetricConfig
 from upturn.deployment import Override, rollback, start
-from upturn.loop.online import CanaryEvidence, episode_task_id
+from upturn.loop.online import CanaryEvidence
 from upturn.pool import Pool, PoolRecord
 from upturn.records import (
     AgentVersion,
@@ -21,6 +21,7 @@ from upturn.records import (
     Release,
     Task,
     Trajectory,
+    episode_task_id,
 )
 
 OLD, NEW = "clerk@1", "clerk@2"

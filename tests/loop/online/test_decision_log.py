@@ -7,7 +7,7 @@ import pytest
 
 from upturn.config import MetricConfig
 from upturn.errors import RecordError
-from upturn.loop.online import episode_task_id, read_decision_log
+from upturn.loop.online import read_decision_log
 from upturn.loop.online.routes import NAMED
 from upturn.pool import Pool, RolloutKey
 from upturn.records import (
@@ -20,6 +20,7 @@ from upturn.records import (
     Observation,
     Task,
     Trajectory,
+    episode_task_id,
 )
 
 

@@ -81,11 +81,11 @@ def test_causes_of_new_conversations_in_an_episode() -> None:
     first = answered(tracker, request("a", "x", "b"), "call-1", "c", name="s")
     assert first.fork_cause == ""
     cases = [
-        ("sub-agent", request("a"), {"agent": "helper"}),
-        ("new conversation", request("other"), {}),
-        ("other tools", request("a", "x", "b", tools=[tool]), {}),
-        ("compaction", request("a"), {}),
-        ("edited history", request("a", "y", "b"), {}),
+        ("new_conversation", request("a"), {"agent": "helper"}),
+        ("new_conversation", request("other"), {}),
+        ("tools", request("a", "x", "b", tools=[tool]), {}),
+        ("shortened_history", request("a"), {}),
+        ("edited_history", request("a", "y", "b"), {}),
     ]
     for cause, asked, named in cases:
         assert tracker.place(asked, CLIENT, "call-2", name="s", **named).fork_cause == cause

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -21,6 +22,7 @@ from upturn.models.upstreams import (
     Answering,
     CallOutcome,
     Chunk,
+    Drawn,
     EngineThread,
     FunctionUpstream,
     LocalUpstream,
@@ -29,6 +31,7 @@ from upturn.models.upstreams import (
     UpstreamError,
     script_for,
 )
+from upturn.records import Action
 
 Running: TypeAlias = Callable[[Callable[[], Model]], EngineThread]
 
@@ -59,7 +62,7 @@ def running() -> Iterator[Running]:
 
         def start(model: Callable[[], Model]) -> EngineThread:
             thread = EngineThread(model)
-            stack.callback(thread.close)
+            stack.callback(lambda: asyncio.run(thread.close()))
             return thread
 
         yield start
@@ -74,7 +77,7 @@ def engine(nano: LocalModel, running: Running) -> EngineThread:
 def local(nano: LocalModel, engine: EngineThread, temperature: float = 0.0) -> LocalUpstream:
     return LocalUpstream(
         engine,
-        lambda: script_for(nano, nano.renderer(), ""),
+        lambda: script_for(nano.renderer(), ""),
         model="nano@base",
         temperature=temperature,
         sampling=FULL_DISTRIBUTION,
@@ -98,6 +101,8 @@ def test_a_local_model_answers_the_same_streamed_and_whole(
         assert same.tokens.logprobs == pytest.approx(outcome.tokens.logprobs, abs=1e-4)  # another cached prefix
         assert outcome.usage is not None
         span = outcome.tokens.spans[0]
+        assert span.model_version != ""
+        assert outcome.drawn == same.drawn == Drawn(0.0)
         assert (span.start, span.stop) == (outcome.usage.input, outcome.usage.input + outcome.usage.output)
         assert len(outcome.tokens.logprobs) == outcome.usage.output
         renderer = nano.renderer()
@@ -211,6 +216,179 @@ def test_a_conversation_that_does_not_fit_is_the_fault_of_the_request(
         with pytest.raises(UpstreamError, match="reads fewer than 512") as caught:
             await answered(local(nano, engine), call)
         assert caught.value.is_fault_of_request
+
+    asyncio.run(run())
+
+
+class Recording:
+    """A Generator that keeps its requests, and answers with the tokens of one line."""
+
+    def __init__(self, token_ids: tuple[int, ...]) -> None:
+        self.token_ids = token_ids
+        self.requests: list[tuple[GenerationRequest, str | None]] = []
+        self.is_closed = False
+
+    def number(self) -> int:
+        return len(self.requests)
+
+    async def generate(
+        self,
+        request: GenerationRequest,
+        fork_cause: str | None,
+        seen: Callable[[tuple[int, ...]], None] | None,
+    ) -> Generation:
+        self.requests.append((request, fork_cause))
+        for count in range(1, len(self.token_ids)):
+            if seen is not None:
+                seen(self.token_ids[:count])
+                await asyncio.sleep(0)
+        return Generation(self.token_ids, (-0.5,) * len(self.token_ids), "stop", "v1")
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_any_generator_answers_and_decides_how_its_tokens_are_drawn(nano: LocalModel) -> None:
+    async def run() -> None:
+        renderer = nano.renderer()
+        sampled = renderer.write(Action("mail", "move", {"id": "m27"}))
+        generator = Recording(sampled)
+        upstream = LocalUpstream(
+            generator,
+            lambda: script_for(renderer, ""),
+            model="nano",
+            temperature=1.0,
+            sampling=FULL_DISTRIBUTION,
+            max_length=lambda: 512,
+            applies_sampling=False,
+        )
+        wishes: dict[str, Any] = {
+            "temperature": 0.2,
+            "top_p": 0.5,
+            "top_k": 3,
+            "seed": 7,
+            "stop": ["x"],
+            "max_tokens": 30,
+        }
+        _, outcome = await answered(upstream, call_of(**wishes))
+        assert outcome.answer is not None
+        assert outcome.answer.parts == (Text("mail.move id=m27"),)
+        assert outcome.tokens is not None
+        assert outcome.tokens.token_ids[-len(sampled) :] == sampled
+        sent, _ = await answered(upstream, call_of(is_streamed=True, temperature=1.0))
+        assert "".join(texts(sent)) == "mail.move id=m27"
+        assert len(texts(sent)) > 1
+        (request, cause), (plain, _) = generator.requests
+        assert cause is None
+        assert (request.temperature, request.seed, request.max_tokens) == (1.0, 0, 30)
+        assert request.sampling == replace(FULL_DISTRIBUTION, stop=("x",))
+        assert plain.sampling == FULL_DISTRIBUTION
+        assert upstream.unapplied == {"temperature": 2, "top_p": 1, "top_k": 1, "seed": 1}
+        await upstream.close()
+        assert generator.is_closed
+
+    asyncio.run(run())
+
+
+def recording(nano: LocalModel, generator: Recording, stop: tuple[str, ...] = ()) -> LocalUpstream:
+    return LocalUpstream(
+        generator,
+        lambda: script_for(nano.renderer(), ""),
+        model="nano",
+        temperature=1.0,
+        sampling=replace(FULL_DISTRIBUTION, stop=stop),
+        max_length=lambda: 512,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body", "field", "message"),
+    [
+        ("chat", {"presence_penalty": 0.5}, "presence_penalty", "presence_penalty = 0.5"),
+        ("chat", {"frequency_penalty": -1}, "frequency_penalty", "leave it out, or set it to 0"),
+        ("chat", {"logprobs": True}, "logprobs", "logprobs = True is not supported by models in this process"),
+        ("chat", {"top_logprobs": 3}, "top_logprobs", "top_logprobs = 3"),
+        ("chat", {"logit_bias": {"11": -100}}, "logit_bias", "logit_bias"),
+        ("chat", {"min_p": 0.1}, "min_p", "min_p = 0.1"),
+        ("chat", {"response_format": {"type": "json_object"}}, "response_format", "ask for it in the prompt"),
+        ("chat", {"tool_choice": "required"}, "tool_choice", "set it to auto or none"),
+        (
+            "chat",
+            {"tool_choice": {"type": "function", "function": {"name": "find"}}},
+            "tool_choice",
+            "tool_choice = 'find'",
+        ),
+        ("responses", {"include": ["message.output_text.logprobs"]}, "include", "logprobs"),
+        ("responses", {"top_logprobs": 2}, "top_logprobs", "top_logprobs = 2"),
+        (
+            "responses",
+            {"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}}},
+            "text.format",
+            "'schema'",
+        ),
+        ("messages", {"tool_choice": {"type": "any"}}, "tool_choice", "tool_choice = 'required'"),
+    ],
+)
+def test_what_a_local_model_cannot_do_is_refused_by_name(
+    nano: LocalModel, dialect: str, body: dict[str, Any], field: str, message: str
+) -> None:
+    async def run() -> None:
+        generator = Recording((1,))
+        with pytest.raises(UpstreamError) as caught:
+            await answered(recording(nano, generator), call_of(dialect, **body))
+        error = caught.value.as_request_error()
+        assert (error.status, error.field) == (400, field)
+        assert message in str(error)
+        assert not generator.requests
+
+    asyncio.run(run())
+
+
+def test_values_that_change_nothing_are_no_reason_to_refuse(nano: LocalModel) -> None:
+    async def run() -> None:
+        neutral: dict[str, Any] = {
+            "presence_penalty": 0,
+            "frequency_penalty": None,
+            "logprobs": False,
+            "top_logprobs": 0,
+            "logit_bias": {},
+            "n": 1,
+            "repetition_penalty": 1.0,
+            "response_format": {"type": "text"},
+            "tool_choice": "auto",
+            "top_k": -1,
+            "user": "logprobs",
+        }
+        generator = Recording((1,))
+        await answered(recording(nano, generator), call_of(**neutral))
+        assert generator.requests[0][0].sampling == FULL_DISTRIBUTION
+
+    asyncio.run(run())
+
+
+def test_a_stop_string_ends_the_answer_and_is_no_part_of_it(nano: LocalModel) -> None:
+    async def run() -> None:
+        written = tuple(nano.tokenizer.encode("mail.open id=m27", add_special_tokens=False).ids)
+        generator = Recording(written)
+        upstream = recording(nano, generator)
+        _, outcome = await answered(upstream, call_of(stop=["=m27"]))
+        assert outcome.answer is not None
+        assert (outcome.answer.parts, outcome.answer.finish) == ((Text("mail.open id"),), "stop")
+        assert outcome.tokens is not None
+        assert outcome.tokens.token_ids[-len(written) :] == written
+        # the conversation goes on with all of them
+        messages = [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "mail.open id"},
+            {"role": "user", "content": "go on"},
+        ]
+        first = generator.requests[0][0].prompt_ids
+        await answered(upstream, call_of(messages=messages))
+        assert generator.requests[1][0].prompt_ids[: len(first) + len(written)] == (*first, *written)
+        # the agent's own stop strings belong to its answers
+        _, outcome = await answered(recording(nano, Recording(written), ("m27",)), call_of())
+        assert outcome.answer is not None
+        assert (outcome.answer.parts, outcome.answer.finish) == ((Text("mail.open id=m27"),), "stop")
 
     asyncio.run(run())
 

@@ -18,7 +18,8 @@ from upturn.dialects import (
     ToolResult,
 )
 from upturn.models import ChatRenderer, load_local
-from upturn.models.upstreams.script import ChatScript, script_for
+from upturn.models.upstreams import script_for
+from upturn.models.upstreams.chat_script import ChatScript
 
 Tokenizers = Callable[..., PreTrainedTokenizerFast]
 QUESTION = ModelRequest("m", (Message("system", (Text("Be brief."),)), Message("user", (Text("Mail Bob."),))))
@@ -53,7 +54,7 @@ def test_a_conversation_goes_on_with_the_tokens_that_were_sampled(
     if family == "qwen3":
         # its template shows earlier answers otherwise than the model wrote them, where these had an empty thought
         sampled = [*tokenizer.encode("<think>\n\n</think>\n\n", add_special_tokens=False), *sampled]
-    script.remember(prompt, sampled)
+    script.remember(prompt, sampled, QUESTION)
     continued, rendered = script.prompt(extended(text)), fresh.prompt(extended(text))
     assert continued.text == rendered.text
     assert script.template.decode(continued.token_ids) == fresh.template.decode(rendered.token_ids)
@@ -62,9 +63,11 @@ def test_a_conversation_goes_on_with_the_tokens_that_were_sampled(
     assert begins == (family != "qwen3")
     if begins:
         assert continued.token_ids != rendered.token_ids
+    assert continued.fork_cause == (None if begins else "template")
     # another answer in its place is none of the tokens' business
     other = script.prompt(extended("Sent."))
-    assert other == fresh.prompt(extended("Sent."))
+    assert other.token_ids == fresh.prompt(extended("Sent.")).token_ids
+    assert other.fork_cause == "edited_history"
 
 
 def test_the_tokens_of_many_answers_are_forgotten_in_their_order(chat_tokenizer: Tokenizers) -> None:
@@ -72,10 +75,10 @@ def test_the_tokens_of_many_answers_are_forgotten_in_their_order(chat_tokenizer:
     script = script_of(tokenizer)
     prompt, end = script.prompt(QUESTION), script.stop_ids[0]
     for number in range(129):
-        script.remember(prompt, [*spelled(tokenizer, f"Sent {number}."), end])
-    fresh = script_of(tokenizer)
-    assert script.prompt(extended("Sent 0.")) == fresh.prompt(extended("Sent 0."))
-    assert script.prompt(extended("Sent 1.")) != fresh.prompt(extended("Sent 1."))
+        script.remember(prompt, [*spelled(tokenizer, f"Sent {number}."), end], QUESTION)
+    fresh = script.fresh()
+    assert script.prompt(extended("Sent 0.")).token_ids == fresh.prompt(extended("Sent 0.")).token_ids
+    assert script.prompt(extended("Sent 1.")).token_ids != fresh.prompt(extended("Sent 1.")).token_ids
 
 
 def test_control_tokens_in_messages_are_read_as_plain_text(chat_tokenizer: Tokenizers) -> None:
@@ -101,8 +104,9 @@ def test_tools_calls_and_results_are_rendered_and_calls_are_read(chat_tokenizer:
     tokenizer = chat_tokenizer("qwen2_5")
     script = script_of(tokenizer)
     tool = ToolDefinition("weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
-    call = ToolCall("call_0", "weather", '{"city": "Bonn"}')
-    later = (Message("assistant", (call,)), Message("tool", (ToolResult("call_0", (Text("rain"),)),)))
+    call = ToolCall("call_1", "weather", '{"city": "Bonn"}')
+    earlier = ToolCall("call_0", "weather", '{"city": "Bonn"}')
+    later = (Message("assistant", (earlier,)), Message("tool", (ToolResult("call_0", (Text("rain"),)),)))
     request = replace(QUESTION, messages=(*QUESTION.messages, *later), tools=(tool,))
     text = script.prompt(request).text
     assert '"name": "weather"' in text
@@ -135,7 +139,7 @@ def test_images_are_refused_by_name(chat_tokenizer: Tokenizers) -> None:
 )
 def test_what_the_shipped_model_has_written_so_far_is_the_beginning_of_its_answer(line: str) -> None:
     nano = load_local("nano")
-    script = script_for(nano, nano.renderer(), "")
+    script = script_for(nano.renderer(), "")
     token_ids = nano.tokenizer.encode(line, add_special_tokens=False).ids
     assert script.read(token_ids, QUESTION).parts == (Text(line),)
     for length in range(1, len(token_ids)):

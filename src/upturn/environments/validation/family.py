@@ -344,7 +344,8 @@ class _TaskChecks:
             count.add(is_hit=bool(success), violation=success and f"success in {success}")
 
     def _evaluate(self, trajectory: Trajectory) -> Evaluation | None:
-        """The verifier's evaluation; None where it raises, which is counted. Also searches for canaries."""
+        """The verifier's evaluation; None where it raises, which counts as unjudged, as a missing one does. Also
+        searches for canaries."""
         case = self._case
         if self._canaries:
             leak = first_leak(trajectory, self._canaries, self._earned)
@@ -354,7 +355,10 @@ class _TaskChecks:
         except (Exception, SystemExit) as exc:  # noqa: BLE001  third-party code: counted as a violation
             self._tally.unjudged.add(is_hit=True, violation=f"{case.task.id!r}: verify raised {error_text(exc)}")
             return None
-        self._tally.unjudged.add(is_hit=False)
+        is_missing = evaluation.verdict == "missing"
+        reason = "; ".join(gate.detail for gate in evaluation.gates if not gate.is_passed) or "no reason is given"
+        violation = f"{case.task.id!r}: the evaluation is missing: {reason}" if is_missing else ""
+        self._tally.unjudged.add(is_hit=is_missing, violation=violation)
         if evaluation.score is not None:
             self._tally.evaluated += 1
             self._tally.best = max(self._tally.best, evaluation.score)

@@ -18,7 +18,7 @@ from upturn.loop.online.sealing import StoredEpisode, read_episode
 from upturn.loop.online.service import LiveCall, OnlineService
 from upturn.loop.online.task_queue import TaskQueue, new_task_id
 from upturn.loop.online.text_features import CallTexts, TextEmbedder
-from upturn.loop.online.trajectory import RecordedCall, episode_records, episode_task_id
+from upturn.loop.online.trajectory import RecordedCall, episode_records
 
 __all__ = [
     "DEFAULT_ROUTE",
@@ -51,7 +51,6 @@ __all__ = [
     "accept_feedback",
     "call_task",
     "episode_records",
-    "episode_task_id",
     "new_task_id",
     "read_decision_log",
     "read_episode",

@@ -17,12 +17,11 @@ from pydantic_core import from_json
 from sqlalchemy import select
 
 from upturn.arbiter import LoggedOutcome
-from upturn.config import MetricConfig, declared_metrics
+from upturn.config import THUMBS, MetricConfig, declared_metrics
 from upturn.errors import RecordError
 from upturn.loop.online.routes import NAMED
-from upturn.loop.online.trajectory import episode_task_id
-from upturn.pool import THUMBS, Pool, schema
-from upturn.records import Decision, Feedback, FeedbackSubject, Task
+from upturn.pool import Pool, schema
+from upturn.records import Decision, Feedback, FeedbackSubject, Task, episode_task_id
 
 SUCCESS = "success"
 """The metric of evaluations: 1 for a success, 0 for a failure."""

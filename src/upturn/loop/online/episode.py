@@ -10,12 +10,18 @@ Recognition needs the earlier calls in memory; ``find`` looks up older ones, e.g
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from upturn.dialects import Message, ModelRequest, Part, Reasoning, Toolbox
-from upturn.loop.online.prefix import answered_digest, conversation_digests
-from upturn.records import fields_json
+from upturn.dialects import (
+    Message,
+    ModelRequest,
+    Part,
+    Reasoning,
+    answered_digest,
+    conversation_digests,
+    tools_digest,
+)
+from upturn.models.upstreams import ForkCause
 
 MAX_CONVERSATIONS = 20_000
 """Maximum number of answered conversations in memory (about 8 MB); the least recently used is dropped first."""
@@ -58,7 +64,8 @@ class Placement:
     shared: int
     """Number of messages that ``extends`` has with its answer."""
     fork_cause: str
-    """Why a later call of an episode begins a new conversation; empty = it is the first, or continues one."""
+    """Why a later call of an episode begins a new conversation, one of ``FORK_CURES``; empty = it is the first, or
+    continues one."""
     tail: str
     """Digest of the call's messages."""
     head: str
@@ -103,7 +110,7 @@ class EpisodeTracker:
         ``name``: the client's name for the episode; None = it names none. ``agent``: its name for a sub-agent.
         """
         digests = conversation_digests(request.messages, client.scope(name))
-        tools = _tools_digest(request)
+        tools = tools_digest(request.tools)
         ends = [number for number, message in enumerate(request.messages) if message.role == "assistant"]
         extends, shared, known_tools = self._earlier(digests, ends, client.tenant)
         unnamed = call if extends is None else extends.episode
@@ -162,18 +169,18 @@ class EpisodeTracker:
         digest, known = stored
         return known, digests.index(digest) + 1, None
 
-    def _cause(self, episode: str, thread: _Thread) -> str:
+    def _cause(self, episode: str, thread: _Thread) -> ForkCause | Literal[""]:
         """Returns why a call of a known episode continues none of its calls; empty = the episode is new."""
         earlier = self._threads.get(episode)
         if earlier is None:
             return ""
         if thread.agent != earlier.agent:
-            return "sub-agent"
+            return "new_conversation"
         if thread.head != earlier.head:
-            return "new conversation"
+            return "new_conversation"
         if thread.tools != earlier.tools:
-            return "other tools"
-        return "compaction" if thread.message_count < earlier.message_count else "edited history"
+            return "tools"
+        return "shortened_history" if thread.message_count < earlier.message_count else "edited_history"
 
 
 def has_open_tool_loop(messages: Sequence[Message]) -> bool:
@@ -184,9 +191,3 @@ def has_open_tool_loop(messages: Sequence[Message]) -> bool:
 def has_signed_thought(messages: Sequence[Message]) -> bool:
     """Returns True if a message has a signed thought, which only the model that wrote it accepts."""
     return any(isinstance(part, Reasoning) and part.signature for message in messages for part in message.parts)
-
-
-def _tools_digest(request: ModelRequest) -> str:
-    if not request.tools:
-        return ""
-    return blake2b(fields_json(Toolbox(request.tools)).encode(errors="surrogatepass"), digest_size=16).hexdigest()

@@ -8,9 +8,10 @@ from upturn.dialects import RequestError
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL
 from upturn.loop.online.episode import Client
-from upturn.loop.online.trajectory import RecordedCall, episode_records, episode_task_id
+from upturn.loop.online.trajectory import RecordedCall, episode_records
 from upturn.pool import Pool, schema
 from upturn.pool.calls import StoredCall, calls_of_episode, episode_decision
+from upturn.records import episode_task_id
 
 
 class StoredEpisode(NamedTuple):

@@ -1,7 +1,8 @@
 """A run's context: its folder, journal, pool, agents and router, opened and closed together."""
 
 import hashlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
@@ -20,7 +21,7 @@ from upturn.arbiter import (
     StoredPolicy,
     make_policy,
 )
-from upturn.config import AdapterSettings, AgentConfig, ApiKeys, Config, Limits
+from upturn.config import PARALLEL, AdapterSettings, AgentConfig, ApiKeys, Config, Limits
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
@@ -106,7 +107,7 @@ class Context:
     def is_trained_agent(self, version: AgentVersion) -> bool:
         """Whether the version is of a local model that no other configured agent serves."""
         others = {member.name for member in self.config.agents if member is not self.config.improved_agent}
-        return version.kind == "local_model" and version.agent not in others
+        return version.has_local_model and version.agent not in others
 
     def finish(self) -> None:
         """Marks the run as done in the pool."""
@@ -242,7 +243,7 @@ def _configured_agents(config: Config, pool: Pool, registry: AgentRegistry) -> I
     """Stores the configured versions and puts them into service."""
     in_service = InService(pool, registry)
     for agent in config.agents:
-        version = store_agent_version(pool, version_of(agent))
+        version = store_agent_version(pool, version_of(agent, config.agents))
         registry.add(version, max_concurrent=agent.load_cap)
         in_service.configure(version, max_concurrent=agent.load_cap)
     return in_service
@@ -306,10 +307,14 @@ def store_agent_version(pool: Pool, version: AgentVersion) -> AgentVersion:
     return version
 
 
-def version_of(agent: AgentConfig) -> AgentVersion:
-    """The first version of a configured agent."""
+def version_of(agent: AgentConfig, agents: Sequence[AgentConfig] = ()) -> AgentVersion:
+    """The first version of a configured agent.
+
+    ``agents``: all of the configuration, among which a program's further models are; empty = it names none.
+    """
+    others = {member.name: member for member in agents}
     parameters: dict[str, JsonValue] = {}
-    if agent.kind in ("local_model", "endpoint"):
+    if agent.has_local_model or agent.kind == "endpoint":
         parameters["temperature"] = agent.temperature
     if options := agent.sampling.as_parameters():
         parameters["sampling"] = options
@@ -323,6 +328,8 @@ def version_of(agent: AgentConfig) -> AgentVersion:
             "dialect": agent.upstream.dialect,
             "import_path": agent.import_path,
             "command": [*agent.command],
+            "parallel": 0 if agent.program.parallel == PARALLEL else agent.program.parallel,
+            "models": {name: _described(others[other]) for name, other in agent.program.models.items()},
         }
         parameters |= {name: value for name, value in program.items() if value and value != "chat"}
     if agent.template_options:
@@ -341,17 +348,23 @@ def version_of(agent: AgentConfig) -> AgentVersion:
         parameters |= parameters_of(budget)
     model = agent.import_path
     if agent.kind in ("local_model", "endpoint", "program"):
-        model = agent.model if agent.kind == "local_model" else agent.url
+        model = agent.model if agent.has_local_model else agent.url
     return AgentVersion(
         agent.name,
         "base",
         agent.kind,
         model=model,
-        model_name=agent.model if agent.kind in ("endpoint", "program") else "",
+        model_name=agent.model if agent.kind in ("endpoint", "program") and agent.url else "",
         prompt=agent.prompt,
         parameters=parameters,
         capabilities=agent.environments,
     )
+
+
+def _described(agent: AgentConfig) -> JsonValue:
+    """The agent's version as a part of another's recipe."""
+    described: JsonValue = json.loads(fields_json(version_of(agent)))
+    return described
 
 
 def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
@@ -361,7 +374,7 @@ def adapter_settings(config: Config, *, seed: int) -> AdapterSettings | None:
 
 
 def _needs_torch(config: Config) -> bool:
-    return any(agent.kind == "local_model" for agent in config.agents)
+    return any(agent.has_local_model for agent in config.agents)
 
 
 def _checked_device(config: Config, world: World | None) -> str:

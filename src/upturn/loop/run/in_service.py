@@ -120,7 +120,7 @@ def _version(versions: Mapping[str, AgentVersion], version_id: str) -> AgentVers
     version = versions.get(version_id)
     if version is None:
         raise ReleaseError(f"version {version_id!r} of a release is not in the pool; store it, or restore the pool")
-    is_folder = version.kind == "local_model" and version.weights_hash and "/" in version.model
+    is_folder = version.has_local_model and version.weights_hash and "/" in version.model
     if is_folder and not Path(version.model).exists():
         raise ReleaseError(
             f"version {version_id!r} serves, but its model {version.model!r} is gone; restore the folder, or start "

@@ -131,7 +131,7 @@ def apply_agents(changes: ConfigChanges, pool: Pool, in_service: InService) -> t
     earlier one. Raises ReleaseError, with the agents in service as before, as ``InService.sync`` does.
     """
     served = [
-        ServedAgent(store_agent_version(pool, version_of(agent)), agent.load_cap)
+        ServedAgent(store_agent_version(pool, version_of(agent, changes.config.agents)), agent.load_cap)
         for agent in (*changes.added, *changes.changed)
     ]
     in_service.reconfigure(served, changes.removed)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from upturn.loop.trainers.training_plan import Plan
     from upturn.records import AgentVersion
 
-Use = Literal["pool", "rollouts", "rewards", "curriculum"]
-"""What an algorithm trains on. ``pool``: stored trajectories; ``rollouts``: fresh ones, by ``[rollouts]``;
+Use = Literal["pool", "traffic", "rollouts", "rewards", "curriculum"]
+"""What an algorithm trains on. ``pool``: stored trajectories; ``traffic``: in their place the gateway's
+episodes, by ``[traffic]``; ``rollouts``: fresh ones, by ``[rollouts]``;
 ``rewards``: the configured rewards, penalties included; ``curriculum``: tasks chosen by ``[curriculum]``. It is an
 error to configure what the algorithm does not use."""
 

@@ -115,6 +115,9 @@ def _idle_settings(config: Config, algorithm: str) -> Iterator[str]:
             f"curriculum.policy = {config.curriculum.policy!r} has no effect with {command}: a curriculum applies "
             f"to {' and '.join(guided)}; omit it"
         )
+    if config.traffic is not None and "traffic" not in uses:
+        able = [name for name in registry.ALGORITHMS if "traffic" in registry.algorithm(name).uses]
+        yield f"[traffic] has no effect with {command}: {', '.join(able)} train on traffic; omit it"
     if config.rollouts.place != "process" and "rollouts" not in uses:
         yield (
             f"rollouts.place = {config.rollouts.place!r} has no effect with {command}, which does not train on "

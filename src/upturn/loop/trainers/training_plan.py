@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from upturn.config import OptimiserSettings
+from upturn.config import DEFAULT_CONTEXT_TOKENS, OptimiserSettings
 from upturn.errors import TrainingError
-from upturn.loop.agent_runtime import DEFAULT_CONTEXT_TOKENS, SLOTS
+from upturn.loop.agent_runtime import SLOTS
 from upturn.loop.evaluation import heldout_tasks, selection_tasks
 from upturn.loop.rollouts import PolicyWorker, RolloutSpec, TaskSampler, count_tokens_after_states
 from upturn.loop.run import Context

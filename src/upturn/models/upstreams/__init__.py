@@ -7,13 +7,15 @@ requests and answers (``dialects``), the choice of an upstream (``loop.online``)
 
 from upturn.models.upstreams.endpoint import EndpointUpstream
 from upturn.models.upstreams.endpoint_client import EndpointClient
+from upturn.models.upstreams.fork_cause import FORK_CURES, Fork, ForkCause
 from upturn.models.upstreams.function import Answering, FunctionUpstream
-from upturn.models.upstreams.local import EngineThread, LocalUpstream
-from upturn.models.upstreams.script import Script, script_for
+from upturn.models.upstreams.local import EngineThread, Generator, LocalUpstream, script_for
+from upturn.models.upstreams.script import Prompt, Script
 from upturn.models.upstreams.upstream import (
     Attempt,
     CallOutcome,
     Chunk,
+    Drawn,
     Endpoint,
     Exchange,
     Forwarded,
@@ -26,19 +28,25 @@ from upturn.models.upstreams.upstream import (
 )
 
 __all__ = [
+    "FORK_CURES",
     "Answering",
     "Attempt",
     "CallOutcome",
     "Chunk",
+    "Drawn",
     "Endpoint",
     "EndpointClient",
     "EndpointUpstream",
     "EngineThread",
     "Exchange",
+    "Fork",
+    "ForkCause",
     "Forwarded",
     "FunctionUpstream",
+    "Generator",
     "Hedge",
     "LocalUpstream",
+    "Prompt",
     "Script",
     "Sender",
     "Upstream",

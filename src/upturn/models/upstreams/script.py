@@ -1,40 +1,30 @@
-"""How a local model reads conversations and writes answers: in the compact grammar, or by its chat template."""
+"""How a local model reads conversations and writes answers: ``chat_script`` or ``compact_script``."""
 
-import json
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from upturn.dialects import (
-    FinishReason,
-    Image,
-    Message,
-    ModelRequest,
-    Part,
-    Reasoning,
-    RequestError,
-    Text,
-    ToolCall,
-    ToolDefinition,
-    ToolResult,
-)
-from upturn.errors import ModelError
-from upturn.models.calls import Reading
-from upturn.models.chat_template import THOUGHT, THOUGHT_END, ChatRenderer
-from upturn.models.local import LocalModel
-from upturn.models.renderer import GLUE, CompactRenderer, Renderer
-from upturn.records import Observation
-
-_ANSWERS = 128
-"""Answers whose tokens are kept, for the calls that continue them."""
+from upturn.dialects import FinishReason, ModelRequest, Part, ToolCall, ToolDefinition
+from upturn.models.upstreams.fork_cause import Fork, ForkCause
+from upturn.models.upstreams.memory import Start
+from upturn.records import Tool
 
 
 class Prompt(NamedTuple):
     """What a model reads."""
 
     token_ids: tuple[int, ...]
+    start: Start
+    """The request as it goes on."""
     text: str = ""
     """As the template renders it; empty = there is no template."""
+
+    @property
+    def fork_cause(self) -> ForkCause | None:
+        """Why it is not an earlier prompt, its answer and what follows; None = it is, or there is no earlier call.
+
+        After ``answered_again`` it may be, but an earlier call is, too.
+        """
+        return None if self.start.fork is None else self.start.fork.cause
 
 
 class Written(NamedTuple):
@@ -45,17 +35,27 @@ class Written(NamedTuple):
 
 
 class Script(Protocol):
-    """How a model reads conversations and writes answers."""
+    """How a model reads conversations and writes answers, and which of them it remembers."""
+
+    def fresh(self) -> "Script":
+        """The same without what it remembers: calls of another attempt share no tokens with those of this one."""
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
         """Tokens that end an answer."""
 
-    def prompt(self, request: ModelRequest, /) -> Prompt:
-        """The conversation, up to where the model writes. Raises RequestError."""
+    @property
+    def forks(self) -> Sequence[Fork]:
+        """Why answered calls did not go on with an earlier one; the latest of them."""
 
-    def remember(self, prompt: Prompt, token_ids: Sequence[int], /) -> None:
-        """Takes note of an answer: a prompt that extends it may begin with its tokens as they were sampled."""
+    def prompt(self, request: ModelRequest, /) -> Prompt:
+        """The conversation, up to where the model writes. Raises RequestError.
+
+        Where it goes on with a remembered one, it begins with the tokens of that one and of its answer.
+        """
+
+    def remember(self, prompt: Prompt, token_ids: Sequence[int], request: ModelRequest, /) -> None:
+        """Takes note of the answer to a request."""
 
     def read(self, token_ids: Sequence[int], request: ModelRequest, /) -> Written:
         """The answer in the model's output."""
@@ -64,168 +64,30 @@ class Script(Protocol):
         """Whether ``read`` of an output that begins so begins with the text that it has so far."""
 
 
-class CompactScript:
-    """The compact grammar: the user's last message, answered by one line."""
-
-    def __init__(self, local: LocalModel, system: str) -> None:
-        self._renderer = CompactRenderer(local.tokenizer)
-        self._system = system
-
-    @property
-    def stop_ids(self) -> tuple[int, ...]:
-        """The grammar's end token."""
-        return self._renderer.stop_ids
-
-    def remember(self, prompt: Prompt, token_ids: Sequence[int]) -> None:
-        """Nothing: a prompt holds one message."""
-
-    def prompt(self, request: ModelRequest) -> Prompt:
-        """Only the last message of the user fits into the grammar."""
-        if request.tools:
-            raise RequestError("this model has no tools; route requests with tools to another", field="tools")
-        texts = [_plain_text(message) for message in request.messages if message.role == "user"]
-        if not texts:
-            raise RequestError("messages has no message of the user", field="messages")
-        return Prompt(self._renderer.open(Observation(texts[-1]), self._system))
-
-    def read(self, token_ids: Sequence[int], request: ModelRequest) -> Written:  # noqa: ARG002  as in the protocol
-        """The line as text, without the joiner before a word that is not there."""
-        output = self._renderer.read(token_ids)
-        is_ended = bool(token_ids) and token_ids[-1] in self.stop_ids
-        return Written((Text(output.text.rstrip(GLUE)),), "stop" if is_ended else "length")
-
-    def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:  # noqa: ARG002
-        """Always."""
-        return True
+def may_call(request: ModelRequest) -> bool:
+    """Whether the model's calls are calls, and not text."""
+    return bool(request.tools) and request.tool_choice.kind != "none"
 
 
-class ChatScript:
-    """A chat template: all messages, tools and calls in the model's own format.
-
-    A conversation that goes on is not tokenised again: where its text begins with that of an earlier prompt and its
-    answer, it begins with their tokens, so that the model continues, and training sees, what was sampled. Control
-    tokens in the texts of messages are read as plain text.
-    """
-
-    def __init__(self, renderer: ChatRenderer, system: str) -> None:
-        self.template = renderer.template
-        self._renderer = renderer
-        self._system = system
-        self._answered: OrderedDict[str, tuple[int, ...]] = OrderedDict()
-        """Tokens of prompts with their answers, by their text."""
-
-    @property
-    def stop_ids(self) -> tuple[int, ...]:
-        """The template's end tokens."""
-        return self._renderer.stop_ids
-
-    def prompt(self, request: ModelRequest) -> Prompt:
-        """The conversation as the template renders it."""
-        if request.tools and not self._renderer.profile.lists_tools:
-            raise RequestError("this model's chat template lists no tools", field="tools")
-        messages = [
-            self.template.mark(line, but=(THOUGHT, THOUGHT_END) if message.role == "assistant" else ())
-            for message in request.messages
-            for line in _template_lines(message)
-        ]
-        if self._system and request.messages[0].role != "system":
-            messages.insert(0, {"role": "system", "content": self._system})
-        tools = [_template_tool(tool) for tool in request.tools]
-        try:
-            text = self.template.render(messages, self.template.mark(tools), is_open=True)
-        except ModelError as exc:
-            raise RequestError(str(exc), field="messages") from exc
-        return Prompt(self._tokens(text), text)
-
-    def remember(self, prompt: Prompt, token_ids: Sequence[int]) -> None:
-        """Keeps the tokens of the last answers."""
-        text = prompt.text + self.template.decode(token_ids)
-        self._answered[text] = (*prompt.token_ids, *token_ids)
-        self._answered.move_to_end(text)
-        if len(self._answered) > _ANSWERS:
-            self._answered.popitem(last=False)
-
-    def _tokens(self, text: str) -> tuple[int, ...]:
-        known = max((start for start in self._answered if text.startswith(start)), key=len, default="")
-        if not known:
-            return tuple(self.template.encode(text))
-        token_ids, rest = self._answered[known], text[len(known) :]
-        is_ended = token_ids[-1] in self.stop_ids
-        more = self.template.encode_after(token_ids[-1], rest) if is_ended else self.template.encode(rest)
-        return (*token_ids, *more)
-
-    def read(self, token_ids: Sequence[int], request: ModelRequest) -> Written:
-        """Text, thoughts between ``<think>`` tags, and calls in the template's format."""
-        is_ended = bool(token_ids) and token_ids[-1] in self.stop_ids
-        body = list(token_ids[:-1] if is_ended else token_ids)
-        text = self.template.decode(body)
-        parts: list[Part] = []
-        if THOUGHT_END in text:
-            thought, _, text = text.partition(THOUGHT_END)
-            parts.append(Reasoning(thought.replace(THOUGHT, "").strip()))
-        reading = self._renderer.profile.calls.read(text) if request.tools and is_ended else None
-        if isinstance(reading, Reading):
-            if reading.thought:
-                parts.append(Text(reading.thought))
-            parts += [
-                ToolCall(f"call_{number}", call.name, json.dumps(call.arguments, ensure_ascii=False))
-                for number, call in enumerate(reading.calls)
-            ]
-            return Written(tuple(parts), "tool_calls")
-        parts.append(Text(self._renderer.profile.calls.plain_text(text).strip()))
-        return Written(tuple(parts), "stop" if is_ended else "length")
-
-    def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:
-        """Not with tools, whose calls are text; for a model that thinks, only after the thought."""
-        if request.tools:
-            return False
-        return not self.template.mentions(THOUGHT_END) or THOUGHT_END in self.template.decode(token_ids)
+def before_stop(text: str, request: ModelRequest) -> str | None:
+    """The text before the first of the request's stop strings; None = it has none."""
+    ends = [text.find(stop) for stop in request.sampling.stop if stop in text]
+    return text[: min(ends)] if ends else None
 
 
-def script_for(local: LocalModel, renderer: Renderer, system: str) -> Script:
-    """The script of a model; ``system``: the agent's prompt, for conversations without one."""
-    if isinstance(renderer, ChatRenderer):
-        return ChatScript(renderer, system)
-    return CompactScript(local, system)
+def call_id(request: ModelRequest, index: int) -> str:
+    """The client's id of an answer's call; it is none of those of earlier calls."""
+    before = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
+    return f"call_{before + index}"
 
 
-def _plain_text(message: Message) -> str:
-    if any(isinstance(part, Image) for part in message.parts):
-        raise RequestError("this model reads no images", field="messages")
-    return "".join(part.text for part in message.parts if isinstance(part, Text))
-
-
-def _template_lines(message: Message) -> list[dict[str, Any]]:
-    """The message in the form that chat templates expect; one line for each result of a call."""
-    results = [part for part in message.parts if isinstance(part, ToolResult)]
-    if results:
-        return [
-            {
-                "role": "tool",
-                "tool_call_id": part.call_id,
-                "content": "".join(inner.text for inner in part.parts if isinstance(inner, Text)),
-            }
-            for part in results
-        ]
-    line: dict[str, Any] = {"role": message.role, "content": _plain_text(message)}
-    if thought := "".join(part.text for part in message.parts if isinstance(part, Reasoning)):
-        line["reasoning_content"] = thought
-    if calls := [part for part in message.parts if isinstance(part, ToolCall)]:
-        line["tool_calls"] = [
-            {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": _object(part)}}
-            for part in calls
-        ]
-    return [line]
-
-
-def _template_tool(tool: ToolDefinition) -> dict[str, Any]:
-    parameters = dict(tool.parameters) or {"type": "object", "properties": {}}
-    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
-    return {"type": "function", "function": function}
-
-
-def _object(call: ToolCall) -> Any:  # Any: a JSON border
-    try:
-        return json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return call.arguments
+def offered(tool: ToolDefinition, target: str, operation: str) -> Tool:
+    """The tool as a record."""
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
+    return Tool(
+        target,
+        operation,
+        tool.description,
+        properties if isinstance(properties, dict) else {},
+        tuple(map(str, required)) if isinstance(required, list) else (),
+    )

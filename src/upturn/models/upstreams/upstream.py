@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 from upturn.config import UpstreamConfig
 from upturn.dialects import Dialect, Message, ModelAnswer, ModelRequest, Reasoning, RequestError, TokenUsage
 from upturn.errors import ModelError
-from upturn.records import HedgeAnswer, TokenRow
+from upturn.records import HedgeAnswer, JsonValue, TokenRow
 
 BreakerState = Literal["closed", "open", "half_open"]
 Verdict = Literal["failed", "begun", "answered", "none"]
@@ -35,15 +35,18 @@ class UpstreamError(ModelError):
         status: int | None = None,
         retry_after_seconds: int | None = None,
         shown: str = "",
+        field: str = "",
     ) -> None:
         """``message``: for the operator. ``status``: the upstream's HTTP status; None = there was no answer.
-        ``shown``: the message for clients, without addresses and keys; empty = the same."""
+        ``shown``: the message for clients, without addresses and keys; empty = the same. ``field``: of the request,
+        where it is at fault; empty = none is named."""
         super().__init__(message)
         self.message = message
         self.shown = shown or message
         self.kind = kind
         self.status = status
         self.retry_after_seconds = retry_after_seconds
+        self.field = field
 
     def __reduce__(self) -> tuple[Callable[..., "UpstreamError"], tuple[object, ...]]:
         """The error can be sent to another process."""
@@ -53,6 +56,7 @@ class UpstreamError(ModelError):
             status=self.status,
             retry_after_seconds=self.retry_after_seconds,
             shown=self.shown,
+            field=self.field,
         )
         return make, (str(self),)
 
@@ -66,7 +70,7 @@ class UpstreamError(ModelError):
         if self.is_fault_of_request:
             assert self.status is not None
             status = self.status if self.status == 413 else 400
-            return RequestError(self.shown, status=status, code="upstream_refused")
+            return RequestError(self.shown, status=status, code="upstream_refused", field=self.field)
         if self.status == 429 or self.kind == "overload":
             wait = self.retry_after_seconds if self.retry_after_seconds is not None else 1
             status = 429 if self.status == 429 else 503
@@ -141,6 +145,14 @@ class Chunk(NamedTuple):
     Otherwise ``content`` is the whole answer if it was to be kept, else empty."""
 
 
+class Drawn(NamedTuple):
+    """How the tokens of an answer were drawn."""
+
+    temperature: float
+    sampling: Mapping[str, JsonValue] = {}
+    """The options that changed the distribution besides the temperature, such as ``top_p``; empty = none."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
     """What came of a call."""
@@ -157,6 +169,8 @@ class CallOutcome:
     """The tokens of prompt and answer; None = they are unknown or incomplete. Its only span has turn 0."""
     tokens_problem: str = ""
     """Why tokens that were asked for are unknown; empty = they are known, or were not asked for."""
+    drawn: "Drawn | None" = None
+    """How the tokens were drawn; None = this is unknown, or the tokens are."""
 
 
 class Forwarded(NamedTuple):

@@ -1,11 +1,11 @@
-"""KTO: preference optimisation on thumbs-up/down ratings of single trajectories in the pool."""
+"""KTO: preference optimisation on thumbs-up/down ratings of single trajectories in the pool, or on good and bad
+episodes of traffic."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -18,6 +18,14 @@ from upturn.loop.trainers.pool_data import (
     trained_selection,
 )
 from upturn.loop.trainers.registry import Algorithm
+from upturn.loop.trainers.traffic import (
+    check_traffic,
+    find_ratings,
+    frozen_traffic,
+    note_omissions,
+    open_traffic,
+    read_frozen,
+)
 from upturn.loop.trainers.training_plan import Overhead, Plan, epoch_workload, plan_on_rows
 from upturn.pool import take_snapshot_of, trajectory_ratings
 from upturn.records import AgentVersion, RatedTrajectory, record
@@ -67,13 +75,29 @@ def load_ratings(context: Context, worker: PolicyWorker) -> LoadedRatings:
     Trajectories without tokens of the worker's renderer are rendered. Raises TrainingError where the pool holds no
     rating.
     """
+    if context.config.traffic is not None:
+        return _rated_episodes(context, worker)
     frozen = context.journal.record_step("thumbs", FrozenRatings, lambda: _freeze(context, _find(context, worker)))
     is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
     ratings = [
-        RatedTrajectory(
-            render_trajectory(stored.trajectory, worker.renderer, worker.prompts), is_good[stored.trajectory.id]
-        )
+        RatedTrajectory(worker.rendered(stored.trajectory), is_good[stored.trajectory.id])
         for stored in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
+    ]
+    return LoadedRatings(ratings, frozen.snapshot)
+
+
+def _rated_episodes(context: Context, worker: PolicyWorker) -> LoadedRatings:
+    def find() -> Mapping[str, float]:
+        traffic = open_traffic(context, worker.renderer)
+        found = find_ratings(traffic)
+        note_omissions(context, found)
+        return {rating.trajectory.id: traffic.rewards[rating.trajectory.id] for rating in found.items}
+
+    frozen, settings = frozen_traffic(context, find), context.config.traffic
+    assert settings is not None
+    ratings = [
+        RatedTrajectory(read.trajectory, frozen.rewards[read.trajectory.id] > settings.good_above)
+        for read in read_frozen(context, worker.renderer, frozen)
     ]
     return LoadedRatings(ratings, frozen.snapshot)
 
@@ -114,4 +138,9 @@ def _find(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     return ratings
 
 
-KTO = Algorithm(KtoSettings, plan, train, frozenset({"pool"}))
+def ready(context: Context) -> None:
+    """Raises TrainingError where ``[traffic]`` has nothing to train on."""
+    check_traffic(context, "kto")
+
+
+KTO = Algorithm(KtoSettings, plan, train, frozenset({"pool", "traffic"}), ready=ready)

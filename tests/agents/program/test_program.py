@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import textwrap
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from tests.agents.model_server import Served, serving
 from tests.agents.test_native_calls import KIT, answered, call_of, office_task, oracle_actions
 from upturn.agents import Attempt, ProgramAgent, RolloutRequest, Setting, build, rollout
-from upturn.agents.capture import CapturedCall, CapturedCalls, stored_calls
+from upturn.agents.program import CapturedCall, CapturedCalls, ProgramModels, captured_calls, endpoint_model
+from upturn.agents.program.captured_call import stored_calls
 from upturn.config import Limits, UpstreamConfig
 from upturn.dialects import DIALECTS, Message, ModelRequest, Text, TokenUsage
 from upturn.environments import tools_of, verify
@@ -30,7 +32,7 @@ ACTIONS = oracle_actions(TASK)
 def run(program: Any, served: Served, *, dialect: Any = "chat", **limits: Any) -> Trajectory:
     """One rollout of the task in the office."""
     endpoint = Endpoint(served.url, "m", UpstreamConfig(dialect=dialect, retries=0), "secret")
-    agent = ProgramAgent(program, endpoint, tools_of(KIT))
+    agent = ProgramAgent(program, ProgramModels("m", endpoint_model(endpoint)), tools_of(KIT))
     setting = Setting("k", agent, "mine@1", None, limits=Limits(**limits))
     return asyncio.run(rollout(RolloutRequest(TASK, 0, 0), KIT.environment, setting))
 
@@ -48,37 +50,122 @@ def ask(attempt: Attempt, text: str, path: str = "/chat/completions", **more: An
     return httpx2.post(f"{attempt.base_url}{path}", json=body, headers=headers, timeout=10)
 
 
-def test_a_function_acts_with_the_models_answers() -> None:
-    attempts: list[Attempt] = []
+def step(attempt: Attempt, action: Action) -> dict[str, Any]:
+    """Executes the action in the environment."""
+    body = {"name": f"{action.target}__{action.operation}", "arguments": dict(action.parameters)}
+    headers = {"authorization": f"Bearer {attempt.api_key}"}
+    result: dict[str, Any] = httpx2.post(f"{attempt.environment_url}/step", json=body, headers=headers).json()
+    return result
 
-    def program(attempt: Attempt) -> str:
+
+def test_a_function_works_on_the_whole_task() -> None:
+    attempts: list[Attempt] = []
+    seen: list[dict[str, Any]] = []
+
+    def program(attempt: Attempt) -> None:
         attempts.append(attempt)
-        answer = ask(attempt, write_call(ACTIONS[len(attempt.turns)])).json()
-        return str(answer["choices"][0]["message"]["content"])
+        for action in ACTIONS:
+            ask(attempt, write_call(action))
+            seen.append(step(attempt, action))
 
     with serving(echo) as served:
         trajectory = run(program, served)
     assert verify(KIT.verifier, TASK, trajectory).is_success
+    assert trajectory.outcome == "finished"
     assert [body["model"] for body in served.bodies] == ["m"] * 3
     assert {headers["authorization"] for headers in served.headers} == {"Bearer secret"}
     assert (trajectory.usage.prompt_tokens, trajectory.usage.written_tokens) == (300, 30)
     assert trajectory.cached_tokens == 240
     assert trajectory.origin == "rendered"
-    for number, turn in enumerate(trajectory.turns):
+    assert [turn.action for turn in trajectory.turns] == list(ACTIONS)
+    assert [turn.text for turn in trajectory.turns] == list(map(write_call, ACTIONS))
+    for number, calls in enumerate(captured_calls(trajectory)):
         text = write_call(ACTIONS[number])
-        call = CapturedCall(
-            (Message("user", (Text(text),)),), Message("assistant", (Text(text),)), TokenUsage(100, 10, 80)
-        )
-        assert from_fields(CapturedCalls, turn.message) == CapturedCalls((call,))
-    assert len({attempt.api_key for attempt in attempts}) == 3
-    assert attempts[0].task == TASK.instruction
-    assert attempts[2].turns == [
-        {"answer": turn.text, "result": later.observation.text}
-        for turn, later in zip(trajectory.turns, trajectory.turns[1:], strict=False)
-    ]
-    names = [definition["function"]["name"] for definition in attempts[0].tools]  # type: ignore[call-overload, index]
+        message, answer = Message("user", (Text(text),)), Message("assistant", (Text(text),))
+        assert calls == [
+            CapturedCall((message,), answer, TokenUsage(100, 10, 80), tools=(), model="any", is_own=True)
+        ]
+    assert [result["is_over"] for result in seen] == [False, False, True]
+    assert [result["observation"] for result in seen] == [result.text for result in trajectory.results]
+    (attempt,) = attempts
+    assert attempt.task == TASK.instruction
+    names = [definition["function"]["name"] for definition in attempt.tools]  # type: ignore[call-overload, index]
     assert len(names) == len(KIT.tools)
     assert "outlook__search" in names
+
+
+def test_the_environment_answers_what_it_shows_and_refuses_what_is_over() -> None:
+    shown: list[Any] = []
+
+    def program(attempt: Attempt) -> None:
+        headers = {"authorization": f"Bearer {attempt.api_key}"}
+        shown.append(httpx2.get(attempt.environment_url, headers=headers).json())
+        shown.append(httpx2.get(attempt.environment_url).status_code)
+        wrong: list[Any] = [
+            {"name": 5},
+            {"arguments": {}},
+            {"name": "x", "args": {}},
+            {"name": "x", "arguments": [1]},
+        ]
+        for raw in (*wrong, []):
+            answer = httpx2.post(f"{attempt.environment_url}/step", json=raw, headers=headers)
+            shown.append((answer.status_code, answer.json()["error"]["message"]))
+        shown.append(step(attempt, Action("no", "tool", {})))
+        shown.append(step(attempt, Action("user", "finish", {})))
+        shown.append(step(attempt, Action("user", "finish", {})))
+
+    with serving(echo) as served:
+        trajectory = run(program, served)
+    first, denied, *refused, unknown, last, late = shown
+    assert first["observation"] == TASK.instruction
+    assert (first["is_over"], len(first["tools"])) == (False, len(KIT.tools))
+    assert denied == 401
+    assert [status for status, _ in refused] == [400] * 5
+    assert refused[2][1].startswith("'args' is no field here; arguments, name are")
+    assert (unknown["code"], unknown["is_over"]) == (trajectory.turns[1].observation.code, False)
+    assert last["is_over"]
+    assert late["error"]["code"] == "task_over"
+    assert [turn.text for turn in trajectory.turns] == ["", ""]
+
+
+def test_completions_without_a_step_are_turns_of_their_own() -> None:
+    def program(attempt: Attempt) -> str:
+        ask(attempt, "Think about it.")
+        ask(attempt, "Think again.")
+        return "user.finish"
+
+    with serving(echo) as served:
+        trajectory = run(program, served)
+    assert [turn.observation.text for turn in trajectory.turns] == [TASK.instruction, "Think again."]
+    assert [turn.text for turn in trajectory.turns] == ["Think about it.", "Think again."]
+    assert trajectory.turns[0].action == Action("user", "say", {"text": "Think about it."})
+    assert trajectory.turns[1].action == Action("user", "finish", {})
+    assert trajectory.outcome == "finished"
+
+
+def test_a_program_may_end_its_attempt_itself() -> None:
+    def program(attempt: Attempt) -> str:
+        headers = {"authorization": f"Bearer {attempt.api_key}"}
+        url = attempt.environment_url.removesuffix("/environment")
+        httpx2.post(f"{url}/v1/episodes/any/finish", json={"answer": "user.finish"}, headers=headers)
+        time.sleep(60)
+        return "user.never"
+
+    with serving(echo) as served:
+        trajectory = run(program, served)
+    assert (trajectory.outcome, trajectory.turns[0].action) == ("finished", Action("user", "finish", {}))
+
+
+def test_the_turns_of_an_attempt_are_limited() -> None:
+    statuses: list[int] = []
+
+    def program(attempt: Attempt) -> None:
+        statuses.extend(ask(attempt, "More").status_code for _ in range(5))
+
+    with serving(echo) as served:
+        trajectory = run(program, served, max_turns=2)
+    assert (trajectory.outcome, len(trajectory.turns)) == ("step_limit", 2)
+    assert statuses[:3] in ([200, 200], [200, 200, 409])
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])
@@ -109,7 +196,7 @@ def test_a_wrong_key_and_unknown_paths_are_refused() -> None:
         responses = (
             httpx2.post(url, json={}, headers={"authorization": "Bearer guess"}),
             httpx2.post(url, json={}),
-            httpx2.get(f"{attempt.base_url}/models"),
+            httpx2.get(f"{attempt.base_url}/assistants"),
             ask(attempt, "", n=2),
         )
         seen.extend((response.status_code, response.json()["error"]["message"]) for response in responses)
@@ -211,6 +298,10 @@ def test_calls_are_stored_without_repetition_and_within_limits() -> None:
         CapturedCall(messages("c"), answer, usage, repeated=2),
         calls[2],
     )
+    known = CapturedCall((*messages("a", "b"), answer, *messages("c")), answer, usage)
+    assert from_fields(CapturedCalls, stored_calls([known], calls[0])).calls == (
+        CapturedCall(messages("c"), answer, usage, repeated=3),
+    )
     calls[1] = CapturedCall(messages("a" * 2**20), answer, usage)
     assert from_fields(CapturedCalls, stored_calls(calls)).calls == tuple(
         CapturedCall((), None, usage, failure, is_cut=True) for failure in ("", "", "broke off")
@@ -219,7 +310,7 @@ def test_calls_are_stored_without_repetition_and_within_limits() -> None:
 
 
 def test_the_pages_example_works() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
     start = page.index("import httpx2\n")
     names: dict[str, Any] = {}
     exec(page[start : page.index("```", start)], names)
@@ -241,8 +332,9 @@ COMMAND = """
     attempt = json.load(sys.stdin)
     assert os.environ["OPENAI_API_KEY"] == os.environ["ANTHROPIC_API_KEY"] == attempt["api_key"]
     assert os.environ["OPENAI_BASE_URL"] == os.environ["ANTHROPIC_BASE_URL"] + "/v1" == attempt["base_url"]
-    call = json.loads(sys.argv[1])[len(attempt["turns"])]
-    body = {"model": attempt["model"], "messages": [{"role": "user", "content": call}]}
+    assert json.loads(os.environ["UPTURN_TASK"])["instruction"] == attempt["task"]
+    assert os.getcwd() == os.path.realpath(attempt["folder"]) and os.listdir() == []
+    body = {"model": attempt["model"], "messages": [{"role": "user", "content": sys.argv[1]}]}
     request = urllib.request.Request(
         attempt["base_url"] + "/chat/completions", json.dumps(body).encode(),
         {"content-type": "application/json", "authorization": "Bearer " + attempt["api_key"]},
@@ -261,11 +353,10 @@ def command(path: Path, source: str = COMMAND, *arguments: str) -> list[str]:
 
 def test_a_command_acts_by_its_output(tmp_path: Path) -> None:
     with serving(echo) as served:
-        calls = json.dumps(list(map(write_call, ACTIONS)))
-        trajectory = run(command(tmp_path, COMMAND, calls), served)
-    assert trajectory.error == ""
-    assert verify(KIT.verifier, TASK, trajectory).is_success
-    assert {turn.repairs for turn in trajectory.turns} == {("react",)}
+        trajectory = run(command(tmp_path, COMMAND, write_call(ACTIONS[0])), served)
+    assert (trajectory.outcome, trajectory.error) == ("finished", "")
+    assert [turn.action for turn in trajectory.turns] == [replace(ACTIONS[0], thought="I think, then act.")]
+    assert trajectory.turns[0].repairs == ("react",)
 
 
 def test_a_command_that_fails_or_never_ends_ends_its_rollout(tmp_path: Path) -> None:
@@ -275,8 +366,9 @@ def test_a_command_that_fails_or_never_ends_ends_its_rollout(tmp_path: Path) -> 
         return trajectory.outcome, trajectory.error
 
     outcome, error = ended("import sys; sys.exit('no such thing')")
-    assert outcome == "model_error"
-    assert error.endswith("ended with 1: no such thing")
+    assert outcome == "program_error"
+    assert error.startswith("no such thing\nthe command '")
+    assert error.endswith("ended with 1")
     mark = tmp_path / "mark"
     source = f"import time, pathlib\ntime.sleep(1.5)\npathlib.Path({str(mark)!r}).touch()"
     assert ended(source, max_seconds=0.3) == ("time_limit", "")
@@ -287,7 +379,7 @@ def test_text_without_a_call_is_an_error_unless_a_tool_takes_it() -> None:
     answer = Tool("user", "answer", "Answers.", {"text": {"type": "string"}}, ("text",), text_parameter="text")
     endpoint = Endpoint("http://localhost:1/v1", "m")
     for tools, action in (((), None), ((answer,), Action("user", "answer", {"text": "Done."}))):
-        agent = ProgramAgent(lambda _: "Done.", endpoint, tools)
+        agent = ProgramAgent(lambda _: "Done.", ProgramModels("m", endpoint_model(endpoint)), tools)
         setting = Setting("k", agent, "mine@1", None, limits=Limits(max_turns=1))
         trajectory = asyncio.run(rollout(RolloutRequest(TASK, 0, 0), KIT.environment, setting))
         assert trajectory.turns[0].action == action

@@ -1,0 +1,30 @@
+"""Training on the gateway's traffic: what each algorithm takes from sealed episodes, and why not more.
+
+Trainers and ``upturn pool ready`` call the same functions, so that what one reports the other does. Not here: the
+reward of an episode (``pool.traffic``). Start with ``traffic``, then ``ways``.
+"""
+
+from upturn.loop.trainers.traffic.frozen import FrozenTraffic, frozen_traffic, note_omissions, read_frozen
+from upturn.loop.trainers.traffic.survey import Way, check_traffic, survey_pool, survey_traffic
+from upturn.loop.trainers.traffic.traffic import Traffic, open_traffic, traffic_of, writable_episodes
+from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_pairs, find_ratings, find_sampled
+
+__all__ = [
+    "Found",
+    "FrozenTraffic",
+    "Traffic",
+    "Way",
+    "check_traffic",
+    "find_demonstrations",
+    "find_pairs",
+    "find_ratings",
+    "find_sampled",
+    "frozen_traffic",
+    "note_omissions",
+    "open_traffic",
+    "read_frozen",
+    "survey_pool",
+    "survey_traffic",
+    "traffic_of",
+    "writable_episodes",
+]

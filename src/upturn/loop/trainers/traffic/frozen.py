@@ -1,0 +1,47 @@
+"""The episodes of a run, frozen: a resumed run trains on those that it began with."""
+
+import json
+from collections.abc import Callable, Mapping
+
+from upturn.errors import TrainingError
+from upturn.loop.run import Context
+from upturn.loop.trainers.traffic.traffic import writable_episodes
+from upturn.loop.trainers.traffic.ways import Found, ItemT
+from upturn.models import Renderer
+from upturn.pool import Experience, take_snapshot_of
+from upturn.records import record
+
+
+@record
+class FrozenTraffic:
+    """The episodes of a run, as its journal has them."""
+
+    rewards: Mapping[str, float]
+    """By the id of the trajectory."""
+    snapshot: str
+    """Id of the snapshot of the trajectories."""
+
+
+def frozen_traffic(context: Context, find: Callable[[], Mapping[str, float]]) -> FrozenTraffic:
+    """The episodes that the run began with; ``find`` is called in a new run only."""
+
+    def freeze() -> FrozenTraffic:
+        rewards = dict(sorted(find().items()))
+        criteria = json.dumps({"traffic": rewards})
+        snapshot = take_snapshot_of(context.pool, rewards, tenant=context.tenant, criteria=criteria)
+        return FrozenTraffic(rewards, snapshot.id)
+
+    return context.journal.record_step("traffic", FrozenTraffic, freeze)
+
+
+def read_frozen(context: Context, renderer: Renderer, frozen: FrozenTraffic) -> list[Experience]:
+    """The data points of the run in the renderer's tokens, by id."""
+    return writable_episodes(context.pool, frozen.rewards, tenant=context.tenant, renderer=renderer)
+
+
+def note_omissions(context: Context, found: Found[ItemT]) -> None:
+    """Notes which episodes are left out; raises TrainingError where nothing is found to train on."""
+    if found.refusal:
+        raise TrainingError(found.refusal)
+    if found.omissions:
+        context.progress.note(f"omitted episodes: {found.omissions}")
