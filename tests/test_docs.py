@@ -69,10 +69,12 @@ ELSEWHERE = {
     "environments.md: from itertools import count": (
         f"{ENVIRONMENTS}::test_the_pages_multi_step_example_validates"
     ),
-    "environments.md: from upturn.environments import Solved, check_environment, program_kit": (
+    "environments.md: from upturn.environments import Solved, program_kit": (
         f"{ENVIRONMENTS}::test_the_pages_example_for_programs_validates"
     ),
-    "sandbox.md: import asyncio": f"{SANDBOX}::test_the_pages_example_works",
+    "sandbox.md: from upturn.environments.sandbox import Bubblewrap, sandbox_environment": (
+        f"{SANDBOX}::test_the_pages_example_works"
+    ),
     "models.md: import httpx2": "tests/agents/program/test_program.py::test_the_pages_example_works",
     "environments.md: import gymnasium": f"{ADAPTERS}::test_the_gymnasium_example_works",
     "environments.md: import uvicorn": f"{ADAPTERS}::test_the_openenv_example_works",
@@ -200,6 +202,7 @@ def distributed_names() -> dict[str, Any]:
 
 
 NAMES: dict[str, Callable[[], dict[str, Any]]] = {
+    "sandbox.md: import asyncio": dict,
     "models.md: from upturn.training.algorithms.grpo import run_grpo": distributed_names,
     "pool.md: from upturn.pool import Pool, Selection": pool_names,
     "routing.md: from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RoutingOutcome, "

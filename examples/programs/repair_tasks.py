@@ -25,6 +25,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from upturn.environments import Solved, program_kit, run_check
+from upturn.environments.sandbox import Bubblewrap
 
 FILE = "f.py"
 INPUTS = 6
@@ -140,13 +141,14 @@ def _escaped(text: str) -> str:
     return text.replace("*", r"\*")
 
 
-def evaluate(workspace: Path, expected: dict[str, Any]) -> bool:
+def evaluate(workspace: Path, expected: dict[str, Any], sandbox: Any) -> bool:
     """Whether the function gives the right result for every hidden input."""
     file = workspace / FILE
     if not file.is_file() or file.read_bytes() == expected["wrong"].encode():
         return False  # the hidden inputs show the bug; no process is needed to see it
     asked = json.dumps({"file": FILE, "name": expected["name"], "inputs": expected["inputs"]})
-    end = run_check(workspace, [sys.executable, "-I", "-S", "-c", RUNNER], input=asked, seconds=SECONDS)
+    command = [sys.executable, "-I", "-S", "-c", RUNNER]
+    end = run_check(workspace, command, input=asked, seconds=SECONDS, sandbox=sandbox)
     try:
         return end.exit_code == 0 and json.loads(end.output) == expected["results"]
     except ValueError:
@@ -158,7 +160,7 @@ def solve(expected: dict[str, Any]) -> Solved:
     return Solved({FILE: expected["fixed"]})
 
 
-def command(expected: dict[str, Any]) -> str:
+def repair(expected: dict[str, Any]) -> str:
     """The command that repairs the file, as a hint and for demonstrations."""
     return str(expected["command"])
 
@@ -172,4 +174,10 @@ FAMILIES = {
 }
 LEVELS = {"operator": 1, "seen": 2, "variable": 2, "swapped": 3, "off_by_one": 3}
 
-kit = program_kit("repair", FAMILIES, evaluate, level=LEVELS, hint=command, oracle=solve)
+kit = program_kit("repair", FAMILIES, evaluate, level=LEVELS, hint=repair, oracle=solve)
+"""Runs the function without a sandbox, which takes a quarter of the time. For programs that write a file by `sed`
+alone."""
+sandboxed_kit = program_kit(
+    "repair", FAMILIES, evaluate, level=LEVELS, sandbox=Bubblewrap, hint=repair, oracle=solve
+)
+"""For programs that may write any code."""

@@ -30,6 +30,8 @@ class WorkItem:
     """``Setting.seed``"""
     temperature: float = 1.0
     sampling: SamplingSettings = FULL_DISTRIBUTION
+    fixes_sampling: bool = False
+    """``Setting.fixes_sampling``"""
 
     @property
     def id(self) -> str:

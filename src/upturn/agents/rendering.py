@@ -1,5 +1,6 @@
 """Token rows for trajectories not sampled from a local model: rules, people, endpoints. For supervised training."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from upturn.agents.context import GrowingPrompt, PromptBuilder
@@ -61,17 +62,22 @@ def matches_tokenizer(trajectory: Trajectory, renderer: Renderer) -> bool:
 
 
 def render_trajectory(
-    trajectory: Trajectory, renderer: Renderer, prompts: PromptBuilder | None = None
+    trajectory: Trajectory,
+    renderer: Renderer,
+    prompts: PromptBuilder | None = None,
+    *,
+    rows_of: Callable[[Trajectory], tuple[TokenRow, ...]] | None = None,
 ) -> Trajectory:
     """The trajectory with token rows: its own if they are tokens of this renderer, else rendered from its actions.
 
     A sample of a model with another tokenizer then counts as rendered: its log-probs are of other tokens. There are
     no rows, and nothing to train on, where the renderer cannot write an action or an action could not be read.
+    ``rows_of``: writes the rows in place of ``rendered_rows``; None = that does.
     """
     if trajectory.rows and matches_tokenizer(trajectory, renderer):
         return trajectory
     try:
-        rows = rendered_rows(trajectory, renderer, prompts)
+        rows = rendered_rows(trajectory, renderer, prompts) if rows_of is None else rows_of(trajectory)
     except RecordError:  # one foreign tool name must not end training on all other trajectories
         rows = ()
     return replace(trajectory, rows=rows, origin="rendered", temperature=None, model_version="")

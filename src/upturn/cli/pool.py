@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import Annotated, TextIO
 
 import typer
 
@@ -33,9 +33,6 @@ from upturn.pool import (
     statistics,
 )
 from upturn.records import Result
-
-if TYPE_CHECKING:
-    from upturn.loop.trainers.traffic import Way
 
 pool_app = typer.Typer()
 
@@ -111,23 +108,14 @@ def ready(
     config_hash = "" if loaded is None else loaded.config_hash
     emit("pool ready", report.results(), details, as_json=as_json, config_hash=config_hash)
     if ways and not as_json:
-        rows = [
-            (
-                f"train {way.name}",
-                "no" if way.refusal else "yes",
-                f"{way.number} {way.unit}",
-                way.refusal or _left_out(way),
-            )
-            for way in ways
-        ]
-        show_table("training on the gateway's traffic", ("command", "possible", "data", "why"), rows)
+        rows = [(f"train {way.name}", "no" if way.refusal else "yes", f"{way.number} {way.unit}") for way in ways]
+        show_table("training on the gateway's traffic", ("command", "possible", "data"), rows)
+        for way in ways:
+            if why := way.refusal or (way.omissions and f"omitted: {way.omissions}"):
+                typer.echo(f"train {way.name}: {why}")
     if not report.is_ready:
         print_message(f"not ready: {len(advice)} of {len(report.checks)} prerequisites failed")
         raise typer.Exit(1)
-
-
-def _left_out(way: "Way") -> str:
-    return f"omitted: {way.omissions}" if way.omissions else ""
 
 
 @pool_app.command("validate")

@@ -78,9 +78,9 @@ def joint_reward(metrics: Sequence[MetricConfig], rewards: Sequence[float]) -> f
 
 @settings
 class TrafficConfig(Settings):
-    """Training on the gateway's traffic: with this section ``sft`` and ``kto`` train on sealed episodes of model
-    calls in place of the environment's trajectories. An episode's reward is the score of an evaluation that is
-    stored for it, else its feedback (docs/pool.md)."""
+    """Training on the gateway's traffic: with this section ``sft``, ``kto``, ``dpo`` and ``offline`` train on
+    sealed episodes of model calls in place of the environment's trajectories. An episode's reward is the score of
+    an evaluation that is stored for it, else its feedback (docs/traffic.md)."""
 
     metrics: tuple[MetricName, ...] = ()
     """Metrics whose weighted mean is the reward; an episode needs a value of each. The weights are those of

@@ -215,17 +215,19 @@ class AgentRuntime:
     def _load(self, version: AgentVersion, engine: Engine | None, renderer: Renderer | None) -> None:
         if renderer is not None:
             self._check_context(version, renderer)
-        api_key = self._api_keys.get(version.agent, "")
-        agent = build(
+        self._loaded[version.id] = _LoadedAgent(self.agent_of(version, renderer), engine, renderer)
+
+    def agent_of(self, version: AgentVersion, renderer: Renderer | None) -> Agent | AttemptAgent:
+        """The agent of a version in this environment. ``renderer``: of its local model; None = it has none."""
+        return build(
             version,
             limits=self.limits,
             renderer=renderer,
-            api_key=api_key,
+            api_key=self._api_keys.get(version.agent, ""),
             tools=tools_of(self.kit),
             note=lambda text: self._note(f"agent {version.id!r}: {text}"),
             others=self._other_models(version),
         )
-        self._loaded[version.id] = _LoadedAgent(agent, engine, renderer)
 
     def _other_models(self, version: AgentVersion) -> "dict[str, MakeUpstream]":
         """The models that a program names besides its own, by name: versions within its parameters."""

@@ -1,7 +1,10 @@
 """Model calls of clients, as the gateway serves them."""
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal
 
+from upturn.records.json import JsonValue
 from upturn.records.record import record
 
 CallStatus = Literal["answered", "failed", "cancelled"]
@@ -56,6 +59,11 @@ class Call:
     """What was taken out of the request before it was sent, such as tools that the provider runs."""
     is_capture_complete: bool = False
     """True = ``CallContent.tokens`` has every token that the model read and wrote."""
+    temperature: float | None = None
+    """Sampling temperature of the captured tokens; None = it is unknown, or they are not captured."""
+    sampling: Mapping[str, JsonValue] = field(default_factory=dict)
+    """The options that changed the sampled distribution besides the temperature, such as ``top_p``; empty =
+    none."""
     is_usage_estimated: bool = False
     """True = the server reported no tokens, or not all; those that it did not report are estimated by length."""
     cache_write_tokens: int = 0

@@ -82,7 +82,9 @@ def test_a_function_works_on_the_whole_task() -> None:
     for number, calls in enumerate(captured_calls(trajectory)):
         text = write_call(ACTIONS[number])
         message, answer = Message("user", (Text(text),)), Message("assistant", (Text(text),))
-        assert calls == [CapturedCall((message,), answer, TokenUsage(100, 10, 80), tools=(), model="any")]
+        assert calls == [
+            CapturedCall((message,), answer, TokenUsage(100, 10, 80), tools=(), model="any", is_own=True)
+        ]
     assert [result["is_over"] for result in seen] == [False, False, True]
     assert [result["observation"] for result in seen] == [result.text for result in trajectory.results]
     (attempt,) = attempts

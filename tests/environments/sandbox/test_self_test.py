@@ -79,6 +79,7 @@ def test_a_bubblewrap_that_does_nothing_runs_nothing(workspace: Path) -> None:
     ("message", "host", "expected"),
     [
         ("bwrap: Unknown option --disable-userns", PLAIN, "this bubblewrap is too old"),
+        ("bwrap: Can't find source path /root/x: Permission denied", PLAIN, "user 65534, as whom root's sandboxes"),
         ("bwrap: No permissions", Host(False, False, False), "the kernel's user namespaces are turned off: sysctl"),
         ("bwrap: Creating new namespace failed", Host(False, True, True), "the container's profile forbids"),
         ("bwrap: setting up uid map", Host(True, True, False), "AppArmor keeps programs from"),

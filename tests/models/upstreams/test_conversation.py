@@ -212,7 +212,7 @@ def test_whatever_harnesses_do_to_messages_a_conversation_is_one_row(
             known = len(messages)
             answer = attempt.call(sampled, messages)
             prompt = attempt.prompts[-1]
-            first = attempt.prompts[0].start.tools
+            first = attempt.prompts[0].start.asked.tools
             rendered = plain.fresh().prompt(replace(request, messages=tuple(unchanged), tools=first))
             if prompt.fork_cause is None:
                 assert prompt.token_ids[: len(row)] == row
@@ -329,7 +329,7 @@ def test_other_tools_begin_a_row_and_name_the_difference(chat_tokenizer: Tokeniz
     attempt.request = replace(attempt.request, tools=(send, find))
     attempt.call(writer.text("Yes."), [*attempt.sent, NEXT])
     assert attempt.prompts[-1].fork_cause is None
-    assert attempt.prompts[-1].start.tools == (find, send)
+    assert attempt.prompts[-1].start.asked.tools == (find, send)
 
 
 def test_a_second_answer_to_the_same_conversation_begins_with_its_tokens_and_is_named(
@@ -346,13 +346,31 @@ def test_a_second_answer_to_the_same_conversation_begins_with_its_tokens_and_is_
     assert second.token_ids[: len(row)] == row
 
 
+def test_calls_at_the_same_time_are_named_also_before_their_answers(chat_tokenizer: Tokenizers) -> None:
+    writer = writer_of("qwen2_5", chat_tokenizer)
+    request = ModelRequest("m", (SYSTEM, USER))
+    script = ChatScript(writer.renderer, "").fresh()
+    first, second = script.prompt(request), script.prompt(request)
+    other = script.prompt(replace(request, messages=(SYSTEM, NEXT)))
+    assert [prompt.fork_cause for prompt in (first, second, other)] == [None, "answered_again", "new_conversation"]
+    answer = writer.text("Yes.")
+    for prompt in (first, second, other):
+        script.remember(prompt, answer, request)
+    assert [fork.cause for fork in script.forks] == ["answered_again", "new_conversation"]
+    later = replace(request, messages=(SYSTEM, USER, Message("assistant", (Text("Yes."),)), NEXT))
+    assert [script.prompt(later).fork_cause for _ in range(2)] == [None, "answered_again"]
+    # the first of them failed, so the second is the one that goes on
+    script.remember(script.prompt(later), answer, later)
+    assert len(script.forks) == 2
+
+
 def test_attempts_share_no_tokens(chat_tokenizer: Tokenizers) -> None:
     writer = writer_of("qwen2_5", chat_tokenizer)
     attempt = begun(writer).attempt
     other = attempt.script.fresh()
     request = replace(attempt.request, messages=(*attempt.sent, NEXT))
-    assert other.prompt(request).start.known is None
-    assert other.prompt(request).fork_cause is None
+    prompt = other.prompt(request)
+    assert (prompt.start.known, prompt.fork_cause) == (None, None)
     assert not other.forks
     assert attempt.script.prompt(request).start.known is not None
 

@@ -22,6 +22,7 @@ from upturn.models.upstreams import (
     Answering,
     CallOutcome,
     Chunk,
+    Drawn,
     EngineThread,
     FunctionUpstream,
     LocalUpstream,
@@ -100,6 +101,8 @@ def test_a_local_model_answers_the_same_streamed_and_whole(
         assert same.tokens.logprobs == pytest.approx(outcome.tokens.logprobs, abs=1e-4)  # another cached prefix
         assert outcome.usage is not None
         span = outcome.tokens.spans[0]
+        assert span.model_version != ""
+        assert outcome.drawn == same.drawn == Drawn(0.0)
         assert (span.start, span.stop) == (outcome.usage.input, outcome.usage.input + outcome.usage.output)
         assert len(outcome.tokens.logprobs) == outcome.usage.output
         renderer = nano.renderer()

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from upturn.dialects import (
     DIALECTS,
     CallDelta,
     ModelAnswer,
+    Sampling,
     StreamEnd,
     StreamEvent,
     StreamStart,
@@ -33,7 +35,7 @@ from upturn.dialects import (
     ToolCall,
     dialect_of,
 )
-from upturn.models.upstreams import Chunk, UpstreamCall
+from upturn.models.upstreams import Chunk, Drawn, UpstreamCall
 from upturn.models.upstreams.answer_stream import AnswerStream
 from upturn.models.upstreams.request_body import request_body
 from upturn.models.upstreams.token_capture import TokenCapture
@@ -289,7 +291,8 @@ def test_tokens_of_a_stream_are_captured_wherever_it_is_cut(ending: bytes, size:
     answer = stream.transcript.answer()
     assert answer is not None
     assert answer.parts == (Text("ab"),)
-    row, problem = stream.capture.row(answer)
+    row, problem, drawn = stream.capture.row(answer)
+    assert drawn is None  # the request names no temperature
     assert problem == ""
     assert row is not None
     assert (row.token_ids, row.logprobs) == ((1, 2, 7, 8), (-0.5, -0.5))
@@ -299,3 +302,19 @@ def test_a_capture_that_meets_garbage_leaves_it_to_the_reader_of_the_stream() ->
     capture = TokenCapture("vllm", "chat", call_of(is_streamed=True))
     for raw in (b"data: garbage\n\n", b"data: []\n\n", b"data: [DONE]\n\n", b": data\n\n", b"\n\n"):
         assert capture.event(raw).strip() == raw.strip()
+
+
+def test_how_a_servers_tokens_were_drawn_is_known_where_the_request_says_it() -> None:
+    answer = ModelAnswer("a", "m", (Text("ab"),), "stop", TokenUsage(2, 2))
+    for sampling, expected in (
+        (Sampling(), None),
+        (Sampling(temperature=0.5), Drawn(0.5)),
+        (Sampling(temperature=1.0, top_p=0.9, seed=3), Drawn(1.0, {"top_p": 0.9})),
+        (Sampling(top_p=0.9), None),
+    ):
+        call = call_of()
+        capture = TokenCapture("vllm", "chat", replace(call, request=replace(call.request, sampling=sampling)))
+        capture.whole(json.dumps(_with_tokens(chat_answer(), [7, 8], [1, 2])).encode())
+        row, problem, drawn = capture.row(answer)
+        assert row is not None
+        assert (problem, drawn) == ("", expected)

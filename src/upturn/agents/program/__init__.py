@@ -1,7 +1,8 @@
 """Agents that are somebody's own program, which reaches models through a server of this process.
 
 Start with ``agent``; ``capture`` is the server, ``turns`` writes the trajectory, ``destination`` says which model
-answers a call. Not here: routing, tenants, keys of clients (``upturn.gateway``).
+answers a call; ``rendering`` writes rows for other models. Not here: routing, tenants, keys of clients
+(``upturn.gateway``).
 """
 
 from upturn.agents.program.agent import Program, ProgramAgent
@@ -14,6 +15,7 @@ from upturn.agents.program.destination import (
     other_model,
     rollout_model,
 )
+from upturn.agents.program.rendering import is_program, program_rows
 
 __all__ = [
     "Attempt",
@@ -25,6 +27,8 @@ __all__ = [
     "ProgramModels",
     "captured_calls",
     "endpoint_model",
+    "is_program",
     "other_model",
+    "program_rows",
     "rollout_model",
 ]

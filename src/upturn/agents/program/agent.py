@@ -88,7 +88,8 @@ class ProgramAgent:
                 if key:
                     made[key] = Destination(self._models.others[key](turns, model), is_own=False)
                 else:
-                    made[key] = Destination(self._models.own(turns, model), is_trained=self._models.is_trained)
+                    read = self._models.read
+                    made[key] = Destination(self._models.own(turns, model), is_trained=read is not None, read=read)
             return made[key]
 
         try:

@@ -26,7 +26,7 @@ from upturn.dialects import DIALECTS, Dialect, Message, RequestError, TokenUsage
 from upturn.environments import read_action
 from upturn.models import FunctionNames
 from upturn.models.upstreams import CallOutcome, UpstreamCall, UpstreamError
-from upturn.records import Action, JsonValue, ModelUsage
+from upturn.records import Action, JsonValue, ModelUsage, TokenRow
 
 _USAGE_FIELDS = {
     "input_tokens": "input",
@@ -193,9 +193,12 @@ class CaptureServer:
             outcome.failure,
             tools=request.tools or None,
             model=request.model,
+            is_own=destination.is_own,
             is_trained=destination.is_trained,
         )
-        self.turns.record(answer.completion, captured, usage, is_model=destination.is_own)
+        if outcome.tokens is not None and destination.read is not None:
+            answer.completion.text = destination.read(_written(outcome.tokens))
+        self.turns.record(answer.completion, captured, usage)
 
     async def _report(self, request: web.BaseRequest) -> web.StreamResponse:
         """Adds what the program used of models that it did not reach through this server."""
@@ -247,6 +250,10 @@ class CaptureServer:
         stage = self.turns.stage
         seen = self.turns.environment_observation
         return {"observation": observation_text(seen), "code": seen.code, "is_over": stage.outcome is not None}
+
+
+def _written(row: TokenRow) -> tuple[int, ...]:
+    return tuple(token for span in row.spans for token in row.token_ids[span.start : span.stop])
 
 
 async def _write(request: web.BaseRequest, response: web.StreamResponse, content: bytes) -> bool:

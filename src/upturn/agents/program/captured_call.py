@@ -28,6 +28,8 @@ class CapturedCall:
     """That it offered; None = those of the call before, at first none."""
     model: str = ""
     """That it asked for."""
+    is_own: bool = False
+    """True = the program's own model answered it, so its answer is a turn."""
     is_trained: bool = False
     """True = the rollout's own model answered it, and its tokens are in the trajectory's rows."""
 

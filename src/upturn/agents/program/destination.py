@@ -3,7 +3,7 @@
 Upstreams are made for each attempt, since a local model's script remembers the conversations of one attempt.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -27,6 +27,8 @@ class Destination:
     """Whether it is the program's own model, whose completions are turns."""
     is_trained: bool = False
     """Whether its tokens are in the rollout's rows."""
+    read: Callable[[Sequence[int]], str] | None = None
+    """The text of its tokens; None = they are not known."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class ProgramModels:
     name: str
     """Of its own model."""
     own: MakeUpstream
-    is_trained: bool = False
-    """Whether the own model is the rollout's, whose tokens are recorded."""
+    read: Callable[[Sequence[int]], str] | None = None
+    """The text of the own model's tokens; None = it is not the rollout's, and its tokens are not recorded."""
     others: Mapping[str, MakeUpstream] = field(default_factory=dict)
     """By the name that the program asks for; any other name means its own model."""
 

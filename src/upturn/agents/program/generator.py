@@ -18,7 +18,9 @@ class Completion:
 
     request: ModelRequest
     turn: int | None = None
-    """Index of the turn that its tokens are written in; None = none are."""
+    """Index of the turn that its answer is; None = it is none yet."""
+    text: str | None = None
+    """The answer as the model wrote it; None = its tokens are not known."""
 
 
 COMPLETION: ContextVar[Completion] = ContextVar("completion")

@@ -92,14 +92,11 @@ class AttemptTurns:
         self._open = completion.turn = self.stage.note(Reply("", None))
         return self._open
 
-    def record(self, completion: Completion, call: CapturedCall, usage: ModelUsage, *, is_model: bool) -> None:
-        """Writes a call that has ended. ``usage``: of a call without tokens of the rollout.
-
-        ``is_model``: it is one of the program's own model, so its answer is a turn.
-        """
+    def record(self, completion: Completion, call: CapturedCall, usage: ModelUsage) -> None:
+        """Writes a call that has ended. ``usage``: of a call without tokens of the rollout."""
         self.add_usage(usage)
         self._unstored.append(call)
-        if completion.turn is None and is_model and call.answer is not None:
+        if completion.turn is None and call.is_own and call.answer is not None:
             self._note(completion)
         if completion.turn is None or call.answer is None:
             return
@@ -113,7 +110,7 @@ class AttemptTurns:
             said = "".join(part.text for part in parts if isinstance(part, Text))
             action, refusal = Action("user", "say", {"text": said}, thought), ""
         turn = self.stage.turns[completion.turn]
-        text = recordable_text(written_text(parts))
+        text = recordable_text(written_text(parts) if completion.text is None else completion.text)
         if turn.action is None and action is not None:
             turn = replace(turn, action=recordable_action(action))
         self.stage.amend(completion.turn, replace(turn, text=text, refusal=refusal))

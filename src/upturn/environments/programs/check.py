@@ -1,19 +1,25 @@
 """Runs a command in a workspace to check it: with a time limit, bounded output and none of this process's secrets.
 
-Not covered without a sandbox: what the command does to files outside of the workspace.
+Not covered without a sandbox: what the command does to files outside of the workspace, and over the network.
 """
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeAlias
 
-from upturn.environments.sandbox import CommandEnd, run_command
+from upturn.environments.sandbox import CommandEnd, Sandbox, run_command
 from upturn.errors import WorldError
 
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR")
 """Variables of this process that a command gets; others may hold keys."""
+_OUTPUT_LIMIT = 1_000_000
+"""Bytes of standard output, and of standard error, that are kept."""
+
+MakeSandbox: TypeAlias = Callable[[Path], Sandbox]
+"""A sandbox over a workspace, such as the class ``Bubblewrap``."""
 
 
 def run_check(
@@ -22,15 +28,15 @@ def run_check(
     *,
     input: str = "",  # noqa: A002  # as run_command names it
     seconds: float = 60.0,
-    output_limit: int = 1_000_000,
     variables: Mapping[str, str] | None = None,
+    sandbox: MakeSandbox | None = None,
 ) -> CommandEnd:
     """Runs the command with the workspace as its folder; all processes that it started have ended afterwards.
 
-    ``input``: its standard input. ``seconds``: at the time-out the exit code is None. ``output_limit``: bytes of
-    standard output, and of standard error, that are kept, the last ones. ``variables``: further environment
-    variables. May be called in a thread and beside a running event loop, which it blocks. Raises WorldError where
-    the command cannot be started.
+    ``input``: its standard input. ``seconds``: at the time-out the exit code is None. ``variables``: further
+    environment variables. ``sandbox``: None = the command may do whatever this process may. Of long output the end
+    is kept. May be called in a thread and beside a running event loop, which it blocks. Raises WorldError where the
+    command cannot be started, SandboxError where the sandbox does not isolate.
     """
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     environment |= {
@@ -42,12 +48,12 @@ def run_check(
 
     def run() -> CommandEnd:
         return asyncio.run(
-            run_command(
+            (run_command if sandbox is None else sandbox(workspace).exec)(
                 command,
                 environment=environment,
                 input=input.encode(),
                 folder=workspace,
-                output_limit=output_limit,
+                output_limit=_OUTPUT_LIMIT,
                 timeout_seconds=seconds,
             )
         )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from upturn.environments.cases import Expected
+from upturn.environments.programs.check import MakeSandbox
 from upturn.environments.programs.grading import Evaluate
 from upturn.environments.programs.pytest_run import count_tests, run_pytest
 from upturn.environments.programs.workspace import checked_path, read_file
@@ -43,13 +44,13 @@ def by_junit(workspace: Path, expected: Expected) -> float:
         return 0.0
 
 
-def by_pytest(workspace: Path, expected: Expected) -> float:
+def by_pytest(workspace: Path, expected: Expected, sandbox: MakeSandbox | None) -> float:
     """The share of the hidden tests ``expected["tests"]``, texts by path, that pass within ``expected["seconds"]``
     (120)."""
     tests = expected["tests"]
     if not isinstance(tests, Mapping) or not tests:
         raise WorldError(f"expected['tests'] must have the tests by path, got {tests!r:.200}")
-    report = run_pytest(workspace, tests, seconds=float(expected.get("seconds", 120)))
+    report = run_pytest(workspace, tests, seconds=float(expected.get("seconds", 120)), sandbox=sandbox)
     return report.share(least=count_tests(tests))
 
 

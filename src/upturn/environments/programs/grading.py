@@ -1,7 +1,8 @@
 """The user's judgement of a finished attempt as an evaluation. Pure functions.
 
 A function ``evaluate`` names what it needs of the attempt as its parameters (``ATTEMPT_PARTS``). It returns True or
-False, a number in [0, 1], components by name, a ``Graded``, or None: the reward is not known, which is not 0.
+False, a number in [0, 1], components by name, a ``Graded``, a ``Judgement``, or None: the reward is not known,
+which is not 0.
 """
 
 import inspect
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from upturn.environments.cases import Expected
+from upturn.environments.programs.check import MakeSandbox
 from upturn.errors import WorldError
 from upturn.records import Evaluation, GateResult, Task, Trajectory, record
-from upturn.rewards import Rubric, evaluation_id, sum_costs
+from upturn.rewards import Judgement, Rubric, evaluation_id, sum_costs
 
 
 @record
@@ -28,10 +30,13 @@ class Graded:
     components are."""
     costs: Mapping[str, float] = field(default_factory=dict)
     """Costs of the whole attempt, 0 or more, besides the environment's. Give the same names in every judgement."""
+    reason: str = ""
+    """In words, for people; empty = none."""
 
 
-Judged: TypeAlias = bool | float | Mapping[str, float | bool | None] | Graded | None
-"""What ``evaluate`` may return; a mapping has components, as ``Graded(components)``."""
+Judged: TypeAlias = bool | float | Mapping[str, float | bool | None] | Graded | Judgement | None
+"""What ``evaluate`` may return; a mapping has components, as ``Graded(components)``; a ``Judgement`` the one
+component ``judge``."""
 Evaluate: TypeAlias = Callable[..., Judged]
 
 
@@ -52,8 +57,12 @@ class FinishedAttempt:
     errors: str
     left_out: Mapping[str, str]
     """Files that were not kept, by path with the reason."""
+    sandbox: MakeSandbox | None
+    """The kit's, for ``run_check`` and ``run_pytest``."""
 
 
+_MAX_REASON = 2_000
+"""Characters that are stored."""
 ATTEMPT_PARTS = tuple(part.name for part in fields(FinishedAttempt))
 
 
@@ -82,6 +91,8 @@ def graded(name: str, judged: Judged) -> Graded | None:
             return None
         case Graded():
             result = judged
+        case Judgement(score, reason):
+            result = Graded({"judge": score}, reason=reason)
         case bool() | int() | float():
             result = Graded({"quality": judged})
         case Mapping():
@@ -114,9 +125,10 @@ def evaluation_of(evaluator: str, trajectory: Trajectory, judgement: Graded | No
     how few calls a program needs is not known.
     """
     unknown = "evaluate returned None"
+    reason = "" if judgement is None else judgement.reason[:_MAX_REASON]
     if judgement is not None:
         names = [name for name, value in judgement.components.items() if value is None]
-        unknown = f"not known: {', '.join(names)}" if names else ""
+        unknown = "; ".join(filter(None, (f"not known: {', '.join(names)}", reason))) if names else ""
     costs = sum_costs(trajectory.turns, ("error",))
     for cost, value in ({} if judgement is None else judgement.costs).items():
         costs[cost] = costs.get(cost, 0.0) + float(value)
@@ -130,7 +142,8 @@ def evaluation_of(evaluator: str, trajectory: Trajectory, judgement: Graded | No
     numbers = _numbers(judgement.components)
     deciding = [numbers["success"]] if "success" in numbers else numbers.values()
     right = {"right": all(value == 1 for value in deciding)}
-    detail = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
+    scores = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
+    detail = "; ".join(filter(None, (scores, reason)))
     gates = (
         GateResult("ended", trajectory.outcome == "finished", trajectory.outcome),
         *(GateResult(name, is_passed, detail) for name, is_passed in (judgement.gates or right).items()),

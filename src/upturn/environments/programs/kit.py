@@ -10,6 +10,7 @@ from upturn.environments.cases import Cases, Expected
 from upturn.environments.environment import verify
 from upturn.environments.oracle_protocol import CANARY_LENGTH
 from upturn.environments.programs.case import RETURNS, ProgramCase, read_case
+from upturn.environments.programs.check import MakeSandbox
 from upturn.environments.programs.evaluators import evaluator
 from upturn.environments.programs.grading import (
     Evaluate,
@@ -51,6 +52,7 @@ def program_kit(  # noqa: PLR0913  # the parts of a kit, each a separate option
     version: int = 1,
     level: int | Mapping[str, int] = 1,
     limits: WorkspaceLimits = WorkspaceLimits(),  # noqa: B008  # a frozen record
+    sandbox: MakeSandbox | None = None,
     hint: WriteHint | None = None,
     oracle: Solve | None = None,
 ) -> "ProgramKit":
@@ -61,6 +63,7 @@ def program_kit(  # noqa: PLR0913  # the parts of a kit, each a separate option
     ``FinishedAttempt``, such as ``evaluate(workspace, expected)``, and returns a ``Judged``; an exception is a
     missing evaluation. A text is the name of one in ``EVALUATORS``. ``version`` is the verifier's: raise it when
     ``evaluate`` changes. ``level``: of all families, or by family. ``limits``: what is kept of a workspace.
+    ``sandbox``: in which ``evaluate`` runs what the program left, such as ``Bubblewrap``; None = without one.
     ``hint``: the answer in words, for training with hints; None = there is none. ``oracle``: None = no known
     solution, and less can be validated.
 
@@ -70,7 +73,7 @@ def program_kit(  # noqa: PLR0913  # the parts of a kit, each a separate option
     makes = dict(make) if isinstance(make, Mapping) else {name: make}
     cases = Cases(name, makes, read_case, returns=RETURNS)
     function = evaluator(evaluate) if isinstance(evaluate, str) else evaluate
-    verifier = ProgramVerifier(cases, function, version=version)
+    verifier = ProgramVerifier(cases, function, version=version, sandbox=sandbox)
     levels = dict(level) if isinstance(level, Mapping) else dict.fromkeys(makes, level)
     if levels.keys() != makes.keys():
         raise WorldError(f"{name!r} has levels of {sorted(levels)} and families {sorted(makes)}; give one for each")
@@ -80,9 +83,11 @@ def program_kit(  # noqa: PLR0913  # the parts of a kit, each a separate option
 class ProgramVerifier:
     """Rebuilds the workspace from the stored final state and calls ``evaluate``. A ``BatchVerifier``."""
 
-    def __init__(self, cases: Cases[ProgramCase], evaluate: Evaluate, *, version: int) -> None:
+    def __init__(
+        self, cases: Cases[ProgramCase], evaluate: Evaluate, *, version: int, sandbox: MakeSandbox | None
+    ) -> None:
         self.name = f"{cases.name}/{version}"
-        self._cases, self._evaluate = cases, evaluate
+        self._cases, self._evaluate, self._sandbox = cases, evaluate, sandbox
         self._wanted = wanted_parts(cases.name, evaluate)
 
     def verify(self, task: Task, trajectory: Trajectory) -> Evaluation:
@@ -105,6 +110,7 @@ class ProgramVerifier:
                 exit_code=exit_code if isinstance(exit_code, int) else None,
                 errors=errors if isinstance(errors, str) else "",
                 left_out=workspace.left_out,
+                sandbox=self._sandbox,
             )
             judged = self._evaluate(**{part: getattr(attempt, part) for part in self._wanted})
         finally:

@@ -14,20 +14,30 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from upturn.environments.programs.check import run_check
-from upturn.environments.programs.workspace import Workspace, encoded_files, write_workspace
+from upturn.environments.programs.check import MakeSandbox, run_check
+from upturn.environments.programs.workspace import Workspace, encoded_files, read_file, write_workspace
 from upturn.errors import FileFormatError, WorldError
 from upturn.rewards import TestReport, read_junit
 
+_MAX_REPORT = 2**24
+"""Bytes."""
+_NO_REPORT = ("no report was written",)
+
 
 def run_pytest(
-    workspace: Path, tests: Mapping[str, str], *, seconds: float = 120.0, python: str = sys.executable
+    workspace: Path,
+    tests: Mapping[str, str],
+    *,
+    seconds: float = 120.0,
+    python: str = sys.executable,
+    sandbox: MakeSandbox | None = None,
 ) -> TestReport:
     """Writes the tests into the workspace and runs them; their folder and the workspace can be imported from.
 
     Tests that were not run have failed: where the time limit or the code under test ends the run early, the report
     has no test that passed. ``python``: the interpreter; pytest must be installed for it. A ``conftest.py`` that
-    the tests need is one of them. Raises WorldError without tests or without pytest.
+    the tests need is one of them. ``sandbox``: as in ``run_check``. Raises WorldError without tests or without
+    pytest.
     """
     modules = modules_of(tests)
     if not modules:
@@ -37,17 +47,18 @@ def run_pytest(
     for path in workspace.rglob("conftest.py"):
         path.unlink()
     write_workspace(workspace, Workspace(encoded_files(tests)))
-    with tempfile.TemporaryDirectory() as folder:
-        report, settings = Path(folder, "report.xml"), Path(folder, "pytest.ini")
-        settings.write_text(f"[pytest]\npythonpath = {shlex.quote(str(workspace))}\n")
-        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(settings), "--rootdir", "."]
-        command += [f"--junitxml={report}", *modules]
-        variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONSAFEPATH": "1"}
-        run_check(workspace, command, seconds=seconds, variables=variables)
-        try:
-            return read_junit(report.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, FileFormatError):
-            return TestReport((), ("no report was written",), ())
+    own = Path(tempfile.mkdtemp(prefix=".pytest-", dir=workspace))  # in it, so that a sandbox has it too
+    report, settings = own / "report.xml", own / "pytest.ini"
+    settings.write_text(f"[pytest]\npythonpath = {shlex.quote(str(workspace))}\n")
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(settings), "--rootdir", "."]
+    command += [f"--junitxml={report}", *modules]
+    variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONSAFEPATH": "1"}
+    run_check(workspace, command, seconds=seconds, variables=variables, sandbox=sandbox)
+    content = read_file(workspace, report.relative_to(workspace).as_posix(), _MAX_REPORT)
+    try:
+        return TestReport((), _NO_REPORT, ()) if content is None else read_junit(content.decode())
+    except (UnicodeDecodeError, FileFormatError):
+        return TestReport((), _NO_REPORT, ())
 
 
 @cache

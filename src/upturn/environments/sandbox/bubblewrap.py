@@ -20,6 +20,7 @@ from upturn.environments.sandbox.command import Call, CommandEnd, Launch, run_su
 from upturn.environments.sandbox.cure import cure, this_host
 from upturn.environments.sandbox.host_ports import HostPorts
 from upturn.environments.sandbox.mounts import Mounts, mounts_for
+from upturn.environments.sandbox.nameless_file import nameless_file
 from upturn.environments.sandbox.seccomp import seccomp_filter
 from upturn.environments.sandbox.self_test import PROBE, show_isolation
 from upturn.environments.sandbox.supervisor import STAGE
@@ -29,6 +30,8 @@ from upturn.errors import SandboxError
 ORDINARY_USER = 65534
 """``nobody``, and its group, whom root's sandboxes run as: every user namespace has it."""
 _USER_INSIDE = 1000
+_CAP_SYS_ADMIN = 1 << 21
+"""Of ``linux/capability.h``."""
 _ENTER = Path(__file__).with_name("enter.py")
 _ENTER_INSIDE = "/run/upturn/enter.py"
 _ACCOUNTS = b"user:x:1000:1000::/tmp:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n"
@@ -112,18 +115,23 @@ class Bubblewrap:
         return end
 
 
+def _may_mount() -> bool:
+    """Root of a container may not; the paths are reached then where the ordinary user may enter their folders."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return bool(int(status.partition("CapEff:")[2].split()[0], 16) & _CAP_SYS_ADMIN)
+
+
 @contextmanager
 def _start(sandbox: Bubblewrap, workspace: Path, call: Call, channel: int) -> Iterator[tuple[Call, Launch]]:
     """Bubblewrap's call for the given one, and how the supervisor launches it; descriptors are open meanwhile."""
     mounts = mounts_for(call.command, call.environment, sandbox.readable)
     paths = tuple(map(str, (workspace, _ENTER, *mounts.readable)))
-    launch, sources = Launch(), paths
-    if os.getuid() == 0:
-        launch = Launch(user=ORDINARY_USER, staged=paths)
-        sources = tuple(f"{STAGE}/{number}" for number in range(len(paths)))
+    launch, sources = Launch(user=ORDINARY_USER if os.getuid() == 0 else None), paths
+    if os.getuid() == 0 and _may_mount():
+        launch, sources = replace(launch, staged=paths), tuple(f"{STAGE}/{i}" for i in range(len(paths)))
     with ExitStack() as files:
-        seccomp = files.enter_context(_descriptor(seccomp_filter()))
-        made = {path: files.enter_context(_descriptor(content)) for path, content in _FILES.items()}
+        seccomp = files.enter_context(nameless_file(seccomp_filter()))
+        made = {path: files.enter_context(nameless_file(content)) for path, content in _FILES.items()}
         command = (
             *(sandbox.program, *_arguments(mounts, sources, workspace, sandbox.limits)),
             *(part for path, number in made.items() for part in ("--ro-bind-data", str(number), path)),
@@ -173,14 +181,3 @@ def _arguments(mounts: Mounts, sources: Sequence[str], workspace: Path, limits: 
 def _limits(limits: SandboxLimits) -> tuple[int, ...]:
     """In ``enter``'s order."""
     return (limits.memory_bytes, limits.file_bytes, limits.max_open_files, limits.max_processes)
-
-
-@contextmanager
-def _descriptor(content: bytes) -> Iterator[int]:
-    """Of a file without a name, to be read from its beginning."""
-    descriptor = os.memfd_create("upturn")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        file.seek(0)
-        yield descriptor

@@ -10,15 +10,16 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from upturn.environments.sandbox.tail import Tail
+
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_GRACE_SECONDS = 10.0
+GRACE_SECONDS = 10.0
 """For the supervisor to end all processes; longer than it tries. After that it is killed."""
-_PIPE_SECONDS = 1.0
+PIPE_SECONDS = 1.0
 """For output after the end; only a process that escaped the supervisor holds a pipe open longer."""
 
 
@@ -95,7 +96,7 @@ async def run_supervised(call: Call, launch: Launch) -> CommandEnd:
         try:
             _input_pipe(transport).write(call.input)
             _input_pipe(transport).write_eof()
-            is_late = await _waits_longer(streams, call.timeout_seconds)
+            is_late = await waits_longer(streams.exited.wait(), call.timeout_seconds)
             report = b"" if is_late else _received(ours)
         finally:
             ours.shutdown(socket.SHUT_RDWR)  # acts also where a fork of this process holds a copy
@@ -104,7 +105,13 @@ async def run_supervised(call: Call, launch: Launch) -> CommandEnd:
     if kind == "error":
         raise start_error(call.command, int(number))
     ended_with = int(number) if kind else transport.get_returncode()
-    return CommandEnd(None if is_late else ended_with, *streams.texts(), streams.is_cut)
+    return command_end(None if is_late else ended_with, streams.output, streams.errors)
+
+
+def command_end(exit_code: int | None, output: Tail, errors: Tail) -> CommandEnd:
+    """With the texts of both."""
+    texts = output.text(), errors.text()
+    return CommandEnd(exit_code, *texts, output.is_cut or errors.is_cut)
 
 
 def start_error(command: Sequence[str], number: int) -> OSError:
@@ -120,22 +127,17 @@ def _arguments(control: int, launch: Launch) -> tuple[str, ...]:
 
 
 class _Streams(asyncio.SubprocessProtocol):
-    """The last ``limit`` bytes of a process's output and of its errors."""
+    """A process's output and errors."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._kept = {1: bytearray(), 2: bytearray()}
-        self.is_cut = False
+        self.output, self.errors = Tail(limit), Tail(limit)
         self.takes_input = True
         self.exited = asyncio.Event()
         self.closed = asyncio.Event()
-        """After the process and both pipes."""
+        """After the process and its pipes."""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        kept = self._kept[fd]
-        kept += data
-        if len(kept) > 2 * self._limit:  # not at every piece: each deletion moves the rest
-            self._cut(kept)
+        (self.output if fd == 1 else self.errors).add(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         if fd == 0:
@@ -147,21 +149,6 @@ class _Streams(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.closed.set()
 
-    def texts(self) -> tuple[str, str]:
-        """Output and errors; a character that a cut split is dropped."""
-        texts = []
-        for kept in self._kept.values():
-            if len(kept) > self._limit:
-                self._cut(kept)
-            while self.is_cut and kept and kept[0] & 0xC0 == 0x80:
-                del kept[0]
-            texts.append(kept.decode(errors="replace"))
-        return texts[0], texts[1]
-
-    def _cut(self, kept: bytearray) -> None:
-        del kept[: len(kept) - self._limit]
-        self.is_cut = True
-
 
 def _input_pipe(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
     pipe = transport.get_pipe_transport(0)
@@ -169,11 +156,11 @@ def _input_pipe(transport: asyncio.SubprocessTransport) -> asyncio.WriteTranspor
     return pipe
 
 
-async def _waits_longer(streams: _Streams, seconds: float | None) -> bool:
-    """Waits for the end; True = it did not end in that time."""
+async def waits_longer(event: Awaitable[object], seconds: float | None) -> bool:
+    """Waits for the event; True = it did not come in that time."""
     try:
         async with asyncio.timeout(seconds):
-            await streams.exited.wait()
+            await event
     except TimeoutError:
         return True
     return False
@@ -190,12 +177,8 @@ def _received(control: socket.socket) -> bytes:
 
 async def _end(transport: asyncio.SubprocessTransport, streams: _Streams) -> None:
     try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE_SECONDS):
-                await streams.exited.wait()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PIPE_SECONDS):
-                await streams.closed.wait()
+        await waits_longer(streams.exited.wait(), GRACE_SECONDS)
+        await waits_longer(streams.closed.wait(), PIPE_SECONDS)
     finally:
         if streams.takes_input:
             _input_pipe(transport).abort()

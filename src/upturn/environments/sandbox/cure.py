@@ -31,6 +31,11 @@ def cure(message: str, host: Host) -> str:
     """A sentence on what to do about bubblewrap's ``message``."""
     if "Unknown option" in message:
         return "this bubblewrap is too old: install 0.8 or newer"
+    if "Can't find source path" in message:
+        return (
+            "user 65534, as whom root's sandboxes run, may not enter a folder of this path: run Upturn as an "
+            "ordinary user, move what it names, or give root the right to mount (CAP_SYS_ADMIN)"
+        )
     if not host.has_user_namespaces:
         return (
             "the kernel's user namespaces are turned off: sysctl -w user.max_user_namespaces=10000, and where it "

@@ -44,7 +44,7 @@ def supervise(action: Callable[[], object], control: int, parent: int, passed: I
     os.set_blocking(waking, False)
     signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    child, failure = _start(action, control)
+    child, failure = _start(action, (control, woken, waking))
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # the command's pipes close when the command and its children close them
         os.dup2(null, descriptor)
@@ -65,8 +65,11 @@ def supervise(action: Callable[[], object], control: int, parent: int, passed: I
         os.write(control, said)
 
 
-def _start(action: Callable[[], object], control: int) -> tuple[int, int]:
-    """The child, and a pipe that holds the number of an OSError of ``action``."""
+def _start(action: Callable[[], object], own: tuple[int, ...]) -> tuple[int, int]:
+    """The child, and a pipe that holds the number of an OSError of ``action``.
+
+    ``own``: descriptors of this process only; an action need not execute another program, which would close them.
+    """
     supervisor = os.getpid()
     failure, failing = os.pipe()
     child = os.fork()
@@ -82,7 +85,8 @@ def _start(action: Callable[[], object], control: int) -> tuple[int, int]:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for restored in _RESTORED_SIGNALS:
             signal.signal(restored, signal.SIG_DFL)
-        os.close(control)
+        for descriptor in (*own, failure):
+            os.close(descriptor)
         action()
     except OSError as exc:
         os.write(failing, b"%d" % (exc.errno or 0))

@@ -455,6 +455,8 @@ class LiveCall:
             attempted=tuple(self._attempted),
             changes=tuple(self._changes),
             is_capture_complete=outcome.tokens is not None,
+            temperature=None if outcome.drawn is None else outcome.drawn.temperature,
+            sampling={} if outcome.drawn is None else outcome.drawn.sampling,
         )
         self.record = call
         self._account.settle_call(call)

@@ -47,7 +47,8 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
     """Returns task and trajectory of an episode; ``calls`` are in the order of their storage, at least one.
 
     Only answered calls have turns. The trajectory is ``sampled`` if every answered call was captured completely, so
-    that its tokens may be trained on; otherwise ``rendered``, without rows.
+    that its tokens may be trained on; otherwise ``rendered``, without rows. It has a temperature if all of them
+    were drawn alike.
     """
     first = calls[0]
     answered = [member for member in calls if member.call.status == "answered" and member.content.answer]
@@ -65,6 +66,10 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
         member.call.is_capture_complete and member.content.tokens for member in answered
     )
     used = _usage([member.call for member in calls])
+    is_alike = is_captured and all(
+        (member.call.temperature, member.call.sampling) == (last.call.temperature, last.call.sampling)
+        for member in answered
+    )
     trajectory = Trajectory(
         id=f"{task.id}/0",
         task_id=task.id,
@@ -74,6 +79,8 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
         outcome="finished" if last.call.status == "answered" else "model_error",
         origin="sampled" if is_captured else "rendered",
         rows=tuple(_rows(answered, starts)) if is_captured else (),
+        temperature=last.call.temperature if is_alike else None,
+        sampling=last.call.sampling if is_alike else {},
         usage=Usage(used.prompt_tokens, used.written_tokens, sum(member.call.seconds for member in calls)),
         error="" if last.call.status == "answered" else last.call.error,
         cached_tokens=used.cached_tokens,

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from upturn.agents import prompt_builder_for
+from upturn.agents import prompt_builder_for, render_trajectory, rendered_rows
 from upturn.config import AdapterSettings, OptimiserSettings, SamplingSettings
 from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.errors import ConfigError, ModelError
@@ -16,7 +17,7 @@ from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose, build_rende
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
 from upturn.loop.run import proxy_scores
 from upturn.models import SHIPPED, Precision, load_local, local_folder
-from upturn.records import AgentVersion, Evaluation, Task, Trajectory, TrajectorySink
+from upturn.records import AgentVersion, Evaluation, Task, TokenRow, Trajectory, TrajectorySink
 from upturn.training import RewardComponent, ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
 
@@ -168,6 +169,34 @@ class PolicyWorker:
         self.renderer = build_renderer(local, version, runtime.kit)
         self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)
         """Builds the prompts of the version's agent."""
+
+    def rendered(self, trajectory: Trajectory) -> Trajectory:
+        """The trajectory in the worker's tokens; see ``render_trajectory``.
+
+        The model of a program reads what the program sends: calls of programs are rendered as they were sent, and
+        work of other agents only where the program sends a task as it is (``sends_tasks_plainly``).
+        """
+        rows_of = self._program_rows if self.version.kind == "program" else None
+        return render_trajectory(trajectory, self.renderer, self.prompts, rows_of=rows_of)
+
+    def _program_rows(self, trajectory: Trajectory) -> tuple[TokenRow, ...]:
+        from upturn.agents.program import is_program, program_rows
+        from upturn.models.upstreams import script_for
+
+        if is_program(trajectory):
+            return program_rows(trajectory, script_for(self.renderer, ""))
+        return rendered_rows(trajectory, self.renderer, self.prompts) if self.sends_tasks_plainly else ()
+
+    @cached_property
+    def sends_tasks_plainly(self) -> bool:
+        """Whether the program's first prompt is the task's first observation and nothing else, in one attempt."""
+        kit = self.runtime.kit
+        task = next(draw_tasks(kit, seed=TRAINING_SEED_OFFSET, split="train", families=list(kit.families)))
+        (trajectory,) = self.runtime.rollout([(self.serve_as(self.version), task, 0)], Purpose("plain", 0))
+        if not trajectory.rows:
+            return False
+        row, turn = trajectory.rows[0], trajectory.turns[0]
+        return row.token_ids[: row.spans[0].start] == self.renderer.open(turn.observation, "")
 
     def merge(self) -> None:
         """Merges the adapter into the model; afterwards nothing may be sampled or trained."""

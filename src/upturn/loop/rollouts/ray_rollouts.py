@@ -16,7 +16,6 @@ from upturn.agents import (
     Setting,
     WorkerPool,
     WorkItem,
-    build,
     run_on_workers,
 )
 from upturn.config import Limits
@@ -58,7 +57,7 @@ class PolicyWorkerRuntime:
         """``threads``: of torch."""
         self._threads = threads
         self._worker = PolicyWorker(runtime, version)
-        self._agent = build(version, limits=runtime.limits, renderer=self._worker.renderer)
+        self._agent = runtime.agent_of(version, self._worker.renderer)
 
     def load_weights(self, folder: str, version: str) -> str:
         """Raises ModelError, with the present weights unchanged, for a missing or damaged folder."""
@@ -90,6 +89,7 @@ class PolicyWorkerRuntime:
             temperature=work.temperature,
             sampling=work.sampling,
             calls=calls_of(work.sampling, self._worker.renderer),
+            fixes_sampling=work.fixes_sampling,
         )
 
     def environment(self, task: Task) -> Environment:
@@ -205,6 +205,7 @@ class RayRuntime(AgentRuntime):
                 version.id,
                 purpose.seed,
                 *purpose.sampling_of(version),
+                fixes_sampling=purpose.temperature is not None,
             )
             for (version, task, number), start in zip(jobs, starts, strict=True)
         ]

@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from upturn.agents import render_trajectory
 from upturn.config import Config
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.rollouts import PolicyWorker
@@ -113,8 +112,8 @@ def load_demonstrations(context: Context, snapshot: Snapshot) -> list[Trajectory
 
 
 def render_writable(trajectories: Iterable[Trajectory], worker: PolicyWorker) -> list[Trajectory]:
-    """The trajectories in the worker's tokens, without those that it cannot write; see ``render_trajectory``."""
-    rendered = (render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories)
+    """The trajectories in the worker's tokens (``PolicyWorker.rendered``), without those that it cannot write."""
+    rendered = map(worker.rendered, trajectories)
     return [trajectory for trajectory in rendered if any(row.spans for row in trajectory.rows)]
 
 

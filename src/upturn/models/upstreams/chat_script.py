@@ -24,7 +24,7 @@ from upturn.models.template_messages import TemplateMessages, plain_text
 from upturn.models.template_profile import call_id as template_call_id
 from upturn.models.template_profile import tools_prompt
 from upturn.models.upstreams.fork_cause import Fork
-from upturn.models.upstreams.memory import Answered, Memory, Start
+from upturn.models.upstreams.memory import Answered, Asked, Memory
 from upturn.models.upstreams.script import Prompt, Written, before_stop, call_id, may_call, offered
 
 _SAID, _WHY, _VALUE = "Zsaid", "Zwhy", "Zvalue"
@@ -78,14 +78,14 @@ class ChatScript:
     def prompt(self, request: ModelRequest) -> Prompt:
         """The conversation as the template renders it, or what it renders after the tokens of an earlier one."""
         start = self._memory.start(request)
-        messages = self._opened(start)
+        messages = self._opened(start.asked)
         lines = self._writer.lines(messages)
-        tools = self._writer.tools(start.tools)
+        tools = self._writer.tools(start.asked.tools)
         text = self._render([line for part in lines for line in part], tools)
         known = start.known
         if known is None:
             return Prompt(tuple(self.template.encode(text)), start, text)
-        position = len(messages) - len(start.messages) + len(known.messages) - 1
+        position = len(messages) - len(start.asked.messages) + len(known.messages) - 1
         later = [line for part in lines[position + 1 :] for line in part]
         rest = self._rest(known, [line for part in lines[:position] for line in part], later, tools)
         if rest is None:
@@ -113,14 +113,14 @@ class ChatScript:
             return False
         return not self.template.mentions(THOUGHT_END) or THOUGHT_END in self.template.decode(token_ids)
 
-    def _opened(self, start: Start) -> tuple[Message, ...]:
+    def _opened(self, asked: Asked) -> tuple[Message, ...]:
         """The messages with the agent's prompt where they have none, and tools that the template does not list."""
-        has_prompt = start.messages[0].role == "system"
-        prompt = plain_text(start.messages[0]) if has_prompt else self._system
-        if start.tools and not self._profile.lists_tools:
-            tools = [offered(tool, "", tool.name) for tool in start.tools]
+        has_prompt = asked.messages[0].role == "system"
+        prompt = plain_text(asked.messages[0]) if has_prompt else self._system
+        if asked.tools and not self._profile.lists_tools:
+            tools = [offered(tool, "", tool.name) for tool in asked.tools]
             prompt = f"{prompt}\n\n{tools_prompt(tools, self._profile.calls)}".lstrip("\n")
-        rest = start.messages[1:] if has_prompt else start.messages
+        rest = asked.messages[1:] if has_prompt else asked.messages
         return (Message("system", (Text(prompt),)), *rest) if prompt else rest
 
     def _render(self, lines: Messages, tools: Sequence[Line]) -> str:

@@ -68,8 +68,8 @@ class CompactScript:
             raise RequestError("messages has no message of the user", field="messages")
         start = self._memory.start(request)
         if start.known is None:
-            return Prompt(self._written(start.messages), start)
-        later = _observation(start.messages[len(start.known.messages) :])
+            return Prompt(self._written(start.asked.messages), start)
+        later = _observation(start.asked.messages[len(start.known.messages) :])
         return Prompt((*start.known.token_ids, *self._renderer.extend(later)), start)
 
     def remember(self, prompt: Prompt, token_ids: Sequence[int], request: ModelRequest) -> None:

@@ -279,8 +279,8 @@ class EndpointExchange:
         answer_id = self._call.answer_id or answer.id
         ours = replace(answer, id=answer_id)
         content = self._capture.whole(content)
-        tokens, problem = self._capture.row(answer)
-        self._whole = CallOutcome(ours, "", answer.usage, self._first_seconds, tokens, problem)
+        captured = self._capture.row(answer)
+        self._whole = CallOutcome(ours, "", answer.usage, self._first_seconds, *captured)
         if dialect.name != self._call.dialect.name:
             return _dump(self._call.dialect.write_answer(ours, self._call.request))
         return _renamed(content, answer, answer_id)
@@ -312,8 +312,8 @@ class EndpointExchange:
         if answer is not None and self._call.answer_id:
             answer = replace(answer, id=self._call.answer_id)
         failure = self._client.concealment.text(transcript.failure)
-        tokens, problem = (None, "") if failure or answer is None else self._capture.row(answer)
-        return CallOutcome(answer, failure, transcript.usage, self._first_seconds, tokens, problem)
+        captured = () if failure or answer is None else self._capture.row(answer)
+        return CallOutcome(answer, failure, transcript.usage, self._first_seconds, *captured)
 
 
 def _close(response: aiohttp.ClientResponse | None) -> None:

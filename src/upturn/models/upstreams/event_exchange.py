@@ -8,7 +8,7 @@ from time import perf_counter
 from upturn.dialects import StreamEvent, StreamFailure
 from upturn.errors import ModelError
 from upturn.models.upstreams.transcript import Transcript
-from upturn.models.upstreams.upstream import CallOutcome, Chunk, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import CallOutcome, Chunk, Drawn, UpstreamCall, UpstreamError
 from upturn.records import TokenRow
 
 
@@ -19,9 +19,9 @@ class EventExchange:
         self,
         call: UpstreamCall,
         events: AsyncIterator[StreamEvent],
-        tokens: Callable[[], TokenRow | None] = lambda: None,
+        tokens: Callable[[], tuple[TokenRow, Drawn] | None] = lambda: None,
     ) -> None:
-        """``tokens``: of prompt and answer, as far as they are known."""
+        """``tokens``: of prompt and answer, as far as they are known, and how they were drawn."""
         self._call = call
         self._tokens = tokens
         self._events = events
@@ -72,6 +72,6 @@ class EventExchange:
         answer = self._transcript.answer()
         if answer is not None and self._call.answer_id:
             answer = replace(answer, id=self._call.answer_id)
-        return CallOutcome(
-            answer, self._transcript.failure, self._transcript.usage, self._first_seconds, self._tokens()
-        )
+        tokens, drawn = self._tokens() or (None, None)
+        usage = self._transcript.usage
+        return CallOutcome(answer, self._transcript.failure, usage, self._first_seconds, tokens=tokens, drawn=drawn)

@@ -43,7 +43,7 @@ from upturn.models.upstreams.chat_script import ChatScript
 from upturn.models.upstreams.compact_script import CompactScript
 from upturn.models.upstreams.event_exchange import EventExchange
 from upturn.models.upstreams.script import Prompt, Script
-from upturn.models.upstreams.upstream import BreakerState, Exchange, Forwarded, UpstreamCall, UpstreamError
+from upturn.models.upstreams.upstream import BreakerState, Drawn, Exchange, Forwarded, UpstreamCall, UpstreamError
 from upturn.records import JsonValue, TokenRow, WrittenSpan
 
 DEFAULT_MAX_TOKENS = 256
@@ -258,7 +258,7 @@ class LocalUpstream:
                 kind="status",
                 status=400,
             )
-        rows: list[TokenRow] = []
+        rows: list[tuple[TokenRow, Drawn]] = []
         async with aclosing(self._events(call, script, prompt, rows)) as events:
             exchange = EventExchange(call, events, lambda: rows[0] if rows else None)
             await exchange.begin()
@@ -272,7 +272,7 @@ class LocalUpstream:
             return self._script
 
     async def _events(
-        self, call: UpstreamCall, script: Script, prompt: Prompt, rows: list[TokenRow]
+        self, call: UpstreamCall, script: Script, prompt: Prompt, rows: list[tuple[TokenRow, Drawn]]
     ) -> AsyncGenerator[StreamEvent, None]:
         """The answer; text as it is sampled. ``rows`` gets the tokens before the last event."""
         request, loop = call.request, asyncio.get_running_loop()
@@ -307,7 +307,8 @@ class LocalUpstream:
         is_stopped = written.finish == "length" and generation.finish_reason == "stop"
         finish: FinishReason = "stop" if is_stopped else written.finish
         answer = ModelAnswer(call.answer_id, self._model, written.parts, finish, usage)
-        rows.append(_row(prompt.token_ids, generation))
+        drawn = Drawn(generation_request.temperature, generation_request.sampling.as_parameters())
+        rows.append((_row(prompt.token_ids, generation), drawn))
         script.remember(prompt, generation.token_ids, request)
         for event in _unsent(answer_events(answer), sent):
             yield event
@@ -424,7 +425,7 @@ def _row(prompt: tuple[int, ...], generation: Generation) -> TokenRow:
     count = len(generation.token_ids)
     return TokenRow(
         (*prompt, *generation.token_ids),
-        (WrittenSpan(0, len(prompt), len(prompt) + count),) if count else (),
+        (WrittenSpan(0, len(prompt), len(prompt) + count, generation.model_version),) if count else (),
         generation.logprobs,
         sampling_logprobs=generation.sampling_logprobs,
     )

@@ -30,21 +30,33 @@ from upturn.models.upstreams.fork_cause import Fork, first_message, fork_of
 
 _ANSWERS = 128
 """Answers that are remembered."""
+_ASKED = 32
+"""Conversations without an answer that are remembered."""
 _FORKS = 64
 """Forks that are kept for a report."""
 
 
-@dataclass(slots=True)
-class Answered:
-    """A conversation with its answer."""
+@dataclass(slots=True, kw_only=True)
+class Asked:
+    """A conversation that waits for its answer."""
 
     messages: tuple[Message, ...]
-    """As they were first sent; the answer last, as the model gave it. Calls have the ids that the model reads."""
+    """As they were first sent; answers as the model gave them. Calls have the ids that the model reads."""
     tools: tuple[ToolDefinition, ...]
+    """In the order in which the conversation first offered them."""
     tools_digest: str
     digests: tuple[str, ...]
+    """``conversation_digests`` of the messages."""
     first_digest: str
-    answer_digest: str
+    """``message_digest`` of the first message after the system prompt."""
+    answer_digest: str = ""
+    """``message_digest`` of the answer; empty = there is none."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Answered(Asked):
+    """A conversation with its answer as the last message."""
+
     base: "Answered | None"
     """The one that it goes on with; None = none."""
     added: tuple[int, ...]
@@ -53,8 +65,10 @@ class Answered:
     """Number of all its tokens."""
     text: str
     """The rendered prompt; empty = it was not rendered as text."""
+    is_asked_again: bool = False
+    """Whether another one goes on with it, answered or not."""
     is_continued: bool = False
-    """Whether another one goes on with it."""
+    """Whether another answered one goes on with it."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -69,16 +83,12 @@ class Answered:
 class Start(NamedTuple):
     """A request as it goes on."""
 
-    messages: tuple[Message, ...]
-    """Those of ``known``, then the request's further ones."""
-    tools: tuple[ToolDefinition, ...]
-    """In the order in which the conversation first offered them."""
-    digests: tuple[str, ...]
-    """``conversation_digests`` of the messages."""
+    asked: Asked
+    """The messages of ``known``, then the request's further ones."""
     known: Answered | None = None
     """What it goes on with; None = nothing."""
     fork: Fork | None = None
-    """Why not; None = it goes on with ``known``, or is the first."""
+    """Why not; None = it goes on with ``known``, or is the first. Of calls at the same time, only one goes on."""
 
 
 class Memory:
@@ -87,47 +97,51 @@ class Memory:
     def __init__(self) -> None:
         self._answered: OrderedDict[tuple[str, str], Answered] = OrderedDict()
         """By digest of the tools, and of the conversation."""
+        self._asked: deque[Asked] = deque(maxlen=_ASKED)
+        """Those that wait, and those that failed."""
         self.forks: deque[Fork] = deque(maxlen=_FORKS)
         """Why answered calls did not go on with an earlier one; the latest."""
 
     def start(self, request: ModelRequest) -> Start:
-        """Returns how the request goes on; nothing is remembered yet."""
+        """Returns how the request goes on."""
         messages = tuple(join_messages(request.messages))
         digests, tools = conversation_digests(messages, ""), tools_digest(request.tools)
-        for number in range(len(messages), 0, -1):
-            if messages[number - 1].role != "assistant":
-                continue
-            known = self._answered.get((tools, digests[number - 1]))
-            if known is not None:
-                self._answered.move_to_end((tools, digests[number - 1]))
-                fork = self._second_fork(messages, number, request) if known.is_continued else None
-                every = (*known.digests, *digests[number:])
-                return Start(_linked(messages, known.messages), known.tools, every, known, fork)
-        fork = fork_of(tuple(self._answered.values()), messages, request.tools)
-        return Start(_linked(messages, ()), request.tools, tuple(digests), None, fork)
-
-    def _second_fork(self, messages: Sequence[Message], known: int, request: ModelRequest) -> Fork | None:
-        """Why another call already goes on with the first ``known`` messages."""
-        if any(message.role == "assistant" for message in messages[known:]):
-            return fork_of(tuple(self._answered.values()), messages, request.tools)
-        return Fork("answered_again")
+        known, shared = self._longest(messages, digests, tools)
+        asked = Asked(
+            messages=_linked(messages, () if known is None else known.messages),
+            tools=request.tools if known is None else known.tools,
+            tools_digest=tools,
+            digests=tuple(digests) if known is None else (*known.digests, *digests[shared:]),
+            first_digest=message_digest(first_message(messages)) if known is None else known.first_digest,
+        )
+        fork: Fork | None = None
+        if known is None or (known.is_asked_again and _has_answer(messages[shared:])):
+            fork = fork_of((*self._answered.values(), *self._asked), messages, request.tools)
+        elif known.is_asked_again:
+            fork = Fork("answered_again")
+        if known is not None:
+            known.is_asked_again = True
+        self._asked.append(asked)
+        return Start(asked, known, fork)
 
     def add(self, start: Start, answer: Sequence[Part], token_ids: tuple[int, ...], *, text: str = "") -> None:
         """Remembers an answer. ``token_ids``: of prompt and answer; they begin with those of ``start.known``."""
-        base, message = start.known, Message("assistant", tuple(answer))
+        base, asked, message = start.known, start.asked, Message("assistant", tuple(answer))
         answered = Answered(
-            (*start.messages, message),
-            start.tools,
-            tools_digest(start.tools) if base is None else base.tools_digest,
-            (*start.digests, answered_digest(start.digests[-1], answer)),
-            message_digest(first_message(start.messages)) if base is None else base.first_digest,
-            message_digest(message),
-            base,
-            token_ids if base is None else token_ids[base.count :],
-            len(token_ids),
-            text,
+            messages=(*asked.messages, message),
+            tools=asked.tools,
+            tools_digest=asked.tools_digest,
+            digests=(*asked.digests, answered_digest(asked.digests[-1], answer)),
+            first_digest=asked.first_digest,
+            answer_digest=message_digest(message),
+            base=base,
+            added=token_ids if base is None else token_ids[base.count :],
+            count=len(token_ids),
+            text=text,
         )
-        if start.fork is not None:
+        self._asked = deque((other for other in self._asked if other is not asked), maxlen=_ASKED)
+        goes_on = base is not None and not base.is_continued
+        if start.fork is not None and self._answered and not goes_on:
             self.forks.append(start.fork)
         if base is not None:
             base.is_continued = True
@@ -136,6 +150,21 @@ class Memory:
         self._answered.move_to_end(key)
         if len(self._answered) > _ANSWERS:
             self._answered.popitem(last=False)
+
+    def _longest(
+        self, messages: Sequence[Message], digests: Sequence[str], tools: str
+    ) -> tuple[Answered | None, int]:
+        """Returns the longest conversation that the messages begin with, and its length."""
+        for number in range(len(messages), 0, -1):
+            key = tools, digests[number - 1]
+            if messages[number - 1].role == "assistant" and key in self._answered:
+                self._answered.move_to_end(key)
+                return self._answered[key], number
+        return None, 0
+
+
+def _has_answer(messages: Sequence[Message]) -> bool:
+    return any(message.role == "assistant" for message in messages)
 
 
 def _linked(messages: Sequence[Message], known: Sequence[Message]) -> tuple[Message, ...]:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from upturn.dialects import Json, ModelAnswer
-from upturn.models.upstreams.upstream import UpstreamCall
+from upturn.models.upstreams.upstream import Drawn, UpstreamCall
 from upturn.records import TokenRow, WrittenSpan
 
+_RESHAPING = ("top_p", "top_k", "presence_penalty", "frequency_penalty")
 _CAPTURED: Json = {"return_token_ids": True, "logprobs": True}
 
 
@@ -28,6 +29,10 @@ class TokenCapture:
         self._ids: list[int] = []
         self._logprobs: list[float] = []
         self._is_broken = False
+        wanted = call.request.sampling
+        options = {name: getattr(wanted, name) for name in _RESHAPING}
+        changed = {name: value for name, value in options.items() if value is not None}
+        self._drawn = None if wanted.temperature is None else Drawn(wanted.temperature, changed)
 
     def event(self, raw: bytes) -> bytes:
         """Takes the tokens out of one event of a stream; what is not a chunk is returned unchanged."""
@@ -41,9 +46,13 @@ class TokenCapture:
         stripped = self._taken(content) if self.fields else None
         return content if stripped is None else stripped
 
-    def row(self, answer: ModelAnswer) -> tuple[TokenRow | None, str]:
-        """The tokens of the answer, once all of it was seen, or why they are unknown."""
-        return self._row(answer) if self.fields else (None, "")
+    def row(self, answer: ModelAnswer) -> tuple[TokenRow | None, str, Drawn | None]:
+        """The tokens of the answer, once all of it was seen, or why they are unknown; and how they were drawn.
+
+        The server's own defaults are unknown: only a request with a temperature says how its tokens are drawn.
+        """
+        row, problem = self._row(answer) if self.fields else (None, "")
+        return row, problem, None if row is None else self._drawn
 
     def _taken(self, content: bytes) -> bytes | None:
         """The body without what only we asked for; None = it stays as it is."""

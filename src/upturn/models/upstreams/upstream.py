@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 from upturn.config import UpstreamConfig
 from upturn.dialects import Dialect, Message, ModelAnswer, ModelRequest, Reasoning, RequestError, TokenUsage
 from upturn.errors import ModelError
-from upturn.records import HedgeAnswer, TokenRow
+from upturn.records import HedgeAnswer, JsonValue, TokenRow
 
 BreakerState = Literal["closed", "open", "half_open"]
 Verdict = Literal["failed", "begun", "answered", "none"]
@@ -145,6 +145,14 @@ class Chunk(NamedTuple):
     Otherwise ``content`` is the whole answer if it was to be kept, else empty."""
 
 
+class Drawn(NamedTuple):
+    """How the tokens of an answer were drawn."""
+
+    temperature: float
+    sampling: Mapping[str, JsonValue] = {}
+    """The options that changed the distribution besides the temperature, such as ``top_p``; empty = none."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
     """What came of a call."""
@@ -161,6 +169,8 @@ class CallOutcome:
     """The tokens of prompt and answer; None = they are unknown or incomplete. Its only span has turn 0."""
     tokens_problem: str = ""
     """Why tokens that were asked for are unknown; empty = they are known, or were not asked for."""
+    drawn: "Drawn | None" = None
+    """How the tokens were drawn; None = this is unknown, or the tokens are."""
 
 
 class Forwarded(NamedTuple):

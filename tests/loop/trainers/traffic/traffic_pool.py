@@ -59,6 +59,7 @@ def episode(
     version: str = "nano@base",
     tenant: str = "default",
     logprob: float | None = -0.5,
+    temperature: float | None = 1.0,
 ) -> tuple[Task, Trajectory]:
     """A sealed episode with one answer; ``logprob``: of each token, None = it has no tokens."""
     task = Task(episode_task_id(tenant, name), prompt, "general", "call", tenant=tenant, episode=name)
@@ -81,6 +82,7 @@ def episode(
         "finished",
         "rendered" if logprob is None else "sampled",
         rows=() if logprob is None else (row,),
+        temperature=None if logprob is None else temperature,
     )
 
 

@@ -1,11 +1,11 @@
-"""DPO: preference optimisation on pairs in the pool: two versions on the same tasks, and people's corrections."""
+"""DPO: preference optimisation on pairs in the pool: two versions on the same tasks, and people's corrections, or
+episodes of traffic with the same prompt."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -18,9 +18,10 @@ from upturn.loop.trainers.pool_data import (
     trained_selection,
 )
 from upturn.loop.trainers.registry import Algorithm
+from upturn.loop.trainers.traffic import check_traffic, find_pairs, note_omissions, open_traffic, writable_episodes
 from upturn.loop.trainers.training_plan import Overhead, Plan, Workload, plan_on_rows
 from upturn.pool import correction_pairs, deployment_pairs, take_snapshot_of
-from upturn.records import AgentVersion, PreferencePair, PreferenceSource, pair_problem, record
+from upturn.records import AgentVersion, PreferencePair, PreferenceSource, Trajectory, pair_problem, record
 from upturn.training import StoredPairSettings, supervised_rows
 from upturn.training.algorithms.dpo import DpoSettings
 
@@ -81,6 +82,10 @@ def load_pairs(
     chosen = context.config.section(DpoSettings) if settings is None else settings
 
     def find() -> FrozenPairs:
+        if context.config.traffic is not None:
+            found_pairs = find_pairs(open_traffic(context, worker.renderer), chosen)
+            note_omissions(context, found_pairs)
+            return _freeze(context, sorted(found_pairs.items, key=lambda pair: pair.id))
         found = _find(context, worker, chosen)
         by_sides = {(pair.chosen.id, pair.rejected.id): pair for pair in (*further(), *found.pairs)}
         pairs = sorted(by_sides.values(), key=lambda pair: pair.id)
@@ -92,15 +97,22 @@ def load_pairs(
 
     frozen = context.journal.record_step("pairs", FrozenPairs, find)
     ids = sorted({side for pair in frozen.pairs for side in (pair.chosen, pair.rejected)})
-    sides = {
-        stored.trajectory.id: render_trajectory(stored.trajectory, worker.renderer, worker.prompts)
-        for stored in context.pool.experiences_of(ids, tenant=context.tenant)
-    }
+    sides = {trajectory.id: trajectory for trajectory in _sides(context, worker, ids)}
     pairs = [
         PreferencePair(pair.id, sides[pair.chosen], sides[pair.rejected], pair.source, pair.margin)
         for pair in frozen.pairs
     ]
     return LoadedPairs(pairs, frozen.snapshot)
+
+
+def _sides(context: Context, worker: PolicyWorker, ids: Sequence[str]) -> Iterator[Trajectory]:
+    """The trajectories with these ids in the worker's tokens."""
+    if context.config.traffic is not None:
+        for read in writable_episodes(context.pool, ids, tenant=context.tenant, renderer=worker.renderer):
+            yield read.trajectory
+        return
+    for stored in context.pool.experiences_of(ids, tenant=context.tenant):
+        yield worker.rendered(stored.trajectory)
 
 
 @record
@@ -174,4 +186,9 @@ def _no_pairs(context: Context, settings: StoredPairSettings, omissions: str) ->
     )
 
 
-DPO = Algorithm(DpoSettings, plan, train, frozenset({"pool"}))
+def ready(context: Context) -> None:
+    """Raises TrainingError where ``[traffic]`` has nothing to train on."""
+    check_traffic(context, "dpo")
+
+
+DPO = Algorithm(DpoSettings, plan, train, frozenset({"pool", "traffic"}), ready=ready)

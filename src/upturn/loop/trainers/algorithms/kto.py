@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.agents import render_trajectory
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker
@@ -20,6 +19,7 @@ from upturn.loop.trainers.pool_data import (
 )
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.traffic import (
+    check_traffic,
     find_ratings,
     frozen_traffic,
     note_omissions,
@@ -80,9 +80,7 @@ def load_ratings(context: Context, worker: PolicyWorker) -> LoadedRatings:
     frozen = context.journal.record_step("thumbs", FrozenRatings, lambda: _freeze(context, _find(context, worker)))
     is_good = dict.fromkeys(frozen.good, True) | dict.fromkeys(frozen.bad, False)
     ratings = [
-        RatedTrajectory(
-            render_trajectory(stored.trajectory, worker.renderer, worker.prompts), is_good[stored.trajectory.id]
-        )
+        RatedTrajectory(worker.rendered(stored.trajectory), is_good[stored.trajectory.id])
         for stored in context.pool.experiences_of(sorted(is_good), tenant=context.tenant)
     ]
     return LoadedRatings(ratings, frozen.snapshot)
@@ -90,7 +88,7 @@ def load_ratings(context: Context, worker: PolicyWorker) -> LoadedRatings:
 
 def _rated_episodes(context: Context, worker: PolicyWorker) -> LoadedRatings:
     def find() -> Mapping[str, float]:
-        traffic = open_traffic(context, worker)
+        traffic = open_traffic(context, worker.renderer)
         found = find_ratings(traffic)
         note_omissions(context, found)
         return {rating.trajectory.id: traffic.rewards[rating.trajectory.id] for rating in found.items}
@@ -98,8 +96,8 @@ def _rated_episodes(context: Context, worker: PolicyWorker) -> LoadedRatings:
     frozen, settings = frozen_traffic(context, find), context.config.traffic
     assert settings is not None
     ratings = [
-        RatedTrajectory(trajectory, frozen.rewards[trajectory.id] > settings.good_above)
-        for trajectory in read_frozen(context, worker, frozen)
+        RatedTrajectory(read.trajectory, frozen.rewards[read.trajectory.id] > settings.good_above)
+        for read in read_frozen(context, worker.renderer, frozen)
     ]
     return LoadedRatings(ratings, frozen.snapshot)
 
@@ -140,4 +138,9 @@ def _find(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     return ratings
 
 
-KTO = Algorithm(KtoSettings, plan, train, frozenset({"pool", "traffic"}))
+def ready(context: Context) -> None:
+    """Raises TrainingError where ``[traffic]`` has nothing to train on."""
+    check_traffic(context, "kto")
+
+
+KTO = Algorithm(KtoSettings, plan, train, frozenset({"pool", "traffic"}), ready=ready)

@@ -1,23 +1,33 @@
-"""Offline training: policy optimisation on trajectories in the pool, with their sampler's log-probs."""
+"""Offline training: policy optimisation on trajectories in the pool, or on episodes of traffic, with the log-probs
+of their sampler."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from upturn.agents import render_trajectory
-from upturn.errors import TrainingError
+from upturn.config import Config, changed_settings
+from upturn.errors import ConfigError, TrainingError
 from upturn.loop.evaluation import HeldoutResult
 from upturn.loop.rollouts import PolicyWorker, in_training, score_trajectory
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import run_options, save_candidate
 from upturn.loop.trainers.distributed_training import train_on_all_ranks
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.rl_training import rollout_spec
+from upturn.loop.trainers.rl_training import overlong_penalty, rollout_spec
+from upturn.loop.trainers.traffic import (
+    check_traffic,
+    find_sampled,
+    frozen_traffic,
+    note_omissions,
+    open_traffic,
+    read_frozen,
+)
 from upturn.loop.trainers.training_plan import Overhead, Plan, Workload, plan_on_rows
 from upturn.models import Renderer
 from upturn.pool import Selection, experiences_in, take_snapshot
-from upturn.records import AgentVersion, Snapshot, Task
+from upturn.records import MODEL_CALL, AgentVersion, Snapshot, Task
 from upturn.training import ScoredTrajectory, policy_rows
 from upturn.training.algorithms.offline import OfflineSettings
 from upturn.training.data import usability
@@ -70,6 +80,8 @@ def load_trajectories(context: Context, renderer: Renderer) -> LoadedTrajectorie
     A policy gradient needs log-probs in the renderer's tokens, and several trajectories of a task. Notes how many
     are usable, what the others could be used for and why not more. Raises TrainingError when there is none.
     """
+    if context.config.traffic is not None:
+        return _sampled_episodes(context, renderer)
     selection = Selection(families=tuple(context.trained_families), splits=("train",))
     snapshot = context.journal.record_step(
         "snapshot", Snapshot, lambda: take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
@@ -97,6 +109,27 @@ def load_trajectories(context: Context, renderer: Renderer) -> LoadedTrajectorie
             "train grpo` with this pool.path), or train on it with sft, dpo or kto"
         )
     return LoadedTrajectories(usable, snapshot.id)
+
+
+def _sampled_episodes(context: Context, renderer: Renderer) -> LoadedTrajectories:
+    """Episodes of traffic, with the task of their prompt. Notes how many are left out."""
+    settings = context.config.section(OfflineSettings)
+
+    def find() -> Mapping[str, float]:
+        traffic = open_traffic(context, renderer)
+        found = find_sampled(traffic, settings)
+        note_omissions(context, found)
+        return {item.trajectory.id: traffic.rewards[item.trajectory.id] for item in found.items}
+
+    frozen, penalty = frozen_traffic(context, find), overlong_penalty(context.config.rewards)
+    read = {item.trajectory.id: item for item in read_frozen(context, renderer, frozen)}
+    scored = []
+    for row in context.pool.selected(Selection(environments=(MODEL_CALL,)), tenant=context.tenant):
+        if row.trajectory_id in read:
+            task, trajectory, _ = read[row.trajectory_id]
+            reward = frozen.rewards[trajectory.id] + (0.0 if penalty is None else penalty(trajectory))
+            scored.append((task, score_trajectory(trajectory, reward)))
+    return LoadedTrajectories(scored, frozen.snapshot)
 
 
 def _score_stored(context: Context, snapshot: Snapshot, selection: Selection, renderer: Renderer) -> list[Scored]:
@@ -128,4 +161,26 @@ def weights_by_age(agent: str, versions: Iterable[AgentVersion], scored: Sequenc
     return tuple(dict.fromkeys(version for trajectory in trajectories for version in trajectory.model_versions))
 
 
-OFFLINE = Algorithm(OfflineSettings, plan, train, frozenset({"pool", "rewards"}))
+def check(config: Config) -> None:
+    """Raises ConfigError for settings of rewards that feedback on traffic does not have."""
+    if config.traffic is None:
+        return
+    reason = "has no effect with [traffic], where feedback is the reward; omit it"
+    problems = [
+        f"{text} {reason}" for name, text in changed_settings(config.rewards, "rewards") if name == "weights"
+    ]
+    estimator = config.section(OfflineSettings).advantage.estimator
+    if estimator == "components":
+        problems.append(f"offline.advantage.estimator = {estimator!r} {reason}")
+    if problems:
+        raise ConfigError(problems)
+
+
+def ready(context: Context) -> None:
+    """Raises TrainingError where ``[traffic]`` has nothing to train on."""
+    check_traffic(context, "offline")
+
+
+OFFLINE = Algorithm(
+    OfflineSettings, plan, train, frozenset({"pool", "traffic", "rewards"}), check=check, ready=ready
+)

@@ -12,6 +12,7 @@ from upturn.loop.trainers.distributed_training import train_on_all_ranks
 from upturn.loop.trainers.pool_data import render_demonstrations
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.traffic import (
+    check_traffic,
     find_demonstrations,
     frozen_traffic,
     note_omissions,
@@ -94,13 +95,14 @@ def _successes(context: Context, snapshot: Snapshot, worker: PolicyWorker) -> _D
 
 def _good_episodes(context: Context, worker: PolicyWorker) -> _Demonstrations:
     def find() -> Mapping[str, float]:
-        traffic = open_traffic(context, worker)
+        traffic = open_traffic(context, worker.renderer)
         found = find_demonstrations(traffic)
         note_omissions(context, found)
         return {trajectory.id: traffic.rewards[trajectory.id] for trajectory in found.items}
 
     frozen = frozen_traffic(context, find)
-    return _Demonstrations(read_frozen(context, worker, frozen), frozen.snapshot, "good episodes")
+    read = read_frozen(context, worker.renderer, frozen)
+    return _Demonstrations([experience.trajectory for experience in read], frozen.snapshot, "good episodes")
 
 
 def take_training_snapshot(context: Context) -> Snapshot:
@@ -125,4 +127,9 @@ def take_training_snapshot(context: Context) -> Snapshot:
     return snapshot
 
 
-SFT = Algorithm(SftSettings, plan, train, frozenset({"pool", "traffic"}))
+def ready(context: Context) -> None:
+    """Raises TrainingError where ``[traffic]`` has nothing to train on."""
+    check_traffic(context, "sft")
+
+
+SFT = Algorithm(SftSettings, plan, train, frozenset({"pool", "traffic"}), ready=ready)

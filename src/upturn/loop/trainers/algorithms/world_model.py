@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.agents import render_trajectory
 from upturn.config import DEFAULT_CONTEXT_TOKENS
 from upturn.errors import TrainingError
 from upturn.loop.evaluation import HeldoutResult
@@ -40,9 +39,7 @@ def plan(context: Context, parent: AgentVersion) -> Plan:
     settings = context.config.section(WorldModelSettings)
     worker = PolicyWorker(context.runtime, parent, context.adapter, settings.optimiser)
     trajectories = load_demonstrations(context, take_world_snapshot(context))
-    rows = supervised_rows(
-        render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories
-    )
+    rows = supervised_rows(map(worker.rendered, trajectories))
     transitions = split_transitions(trajectories, worker)
     iterations, batch = settings.iterations, settings.transitions_per_iteration * settings.group_size
     warm_up_rows = 0 if settings.warm_up is None else settings.warm_up.epochs * len(rows)
@@ -159,7 +156,7 @@ class Transitions(NamedTuple):
 def split_transitions(trajectories: Sequence[Trajectory], worker: PolicyWorker) -> Transitions:
     """The transitions of the trajectories, split by task."""
     max_tokens = worker.runtime.limits.max_tokens or DEFAULT_CONTEXT_TOKENS
-    rendered = [render_trajectory(trajectory, worker.renderer, worker.prompts) for trajectory in trajectories]
+    rendered = [worker.rendered(trajectory) for trajectory in trajectories]
     transitions, left_out = extract_transitions(
         rendered, RenderedObservations(worker.renderer), max_tokens=max_tokens
     )

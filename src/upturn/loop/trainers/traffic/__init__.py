@@ -5,17 +5,20 @@ reward of an episode (``pool.traffic``). Start with ``traffic``, then ``ways``.
 """
 
 from upturn.loop.trainers.traffic.frozen import FrozenTraffic, frozen_traffic, note_omissions, read_frozen
-from upturn.loop.trainers.traffic.survey import Way, survey_pool, survey_traffic
-from upturn.loop.trainers.traffic.traffic import Traffic, open_traffic, traffic_of
-from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_ratings
+from upturn.loop.trainers.traffic.survey import Way, check_traffic, survey_pool, survey_traffic
+from upturn.loop.trainers.traffic.traffic import Traffic, open_traffic, traffic_of, writable_episodes
+from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_pairs, find_ratings, find_sampled
 
 __all__ = [
     "Found",
     "FrozenTraffic",
     "Traffic",
     "Way",
+    "check_traffic",
     "find_demonstrations",
+    "find_pairs",
     "find_ratings",
+    "find_sampled",
     "frozen_traffic",
     "note_omissions",
     "open_traffic",
@@ -23,4 +26,5 @@ __all__ = [
     "survey_pool",
     "survey_traffic",
     "traffic_of",
+    "writable_episodes",
 ]

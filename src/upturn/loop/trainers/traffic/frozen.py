@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Mapping
 
 from upturn.errors import TrainingError
-from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.traffic.traffic import writable_episodes
 from upturn.loop.trainers.traffic.ways import Found, ItemT
-from upturn.pool import take_snapshot_of
-from upturn.records import Trajectory, record
+from upturn.models import Renderer
+from upturn.pool import Experience, take_snapshot_of
+from upturn.records import record
 
 
 @record
@@ -34,10 +34,9 @@ def frozen_traffic(context: Context, find: Callable[[], Mapping[str, float]]) ->
     return context.journal.record_step("traffic", FrozenTraffic, freeze)
 
 
-def read_frozen(context: Context, worker: PolicyWorker, frozen: FrozenTraffic) -> list[Trajectory]:
-    """The trajectories of the run in the worker's tokens, by id."""
-    read = writable_episodes(context.pool, frozen.rewards, tenant=context.tenant, renderer=worker.renderer)
-    return [experience.trajectory for experience in read]
+def read_frozen(context: Context, renderer: Renderer, frozen: FrozenTraffic) -> list[Experience]:
+    """The data points of the run in the renderer's tokens, by id."""
+    return writable_episodes(context.pool, frozen.rewards, tenant=context.tenant, renderer=renderer)
 
 
 def note_omissions(context: Context, found: Found[ItemT]) -> None:

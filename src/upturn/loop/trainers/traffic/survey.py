@@ -5,12 +5,15 @@ from typing import Any, NamedTuple
 
 from upturn.agents import template_options
 from upturn.config import Config
-from upturn.loop.run import version_of
+from upturn.errors import TrainingError
+from upturn.loop.run import Context, version_of
 from upturn.loop.trainers.traffic.traffic import Traffic, traffic_of
-from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_ratings
+from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_pairs, find_ratings, find_sampled
 from upturn.models import load_local
 from upturn.pool import PoolReader
 from upturn.pool.traffic import has_traffic
+from upturn.training.algorithms.dpo import DpoSettings
+from upturn.training.algorithms.offline import OfflineSettings
 
 
 class Way(NamedTuple):
@@ -28,9 +31,11 @@ class Way(NamedTuple):
 
 
 _NO_AGENT = "the configuration trains no agent: add one of kind local_model, or omit loop.train = []"
-_FINDERS: Mapping[str, tuple[str, Callable[[Traffic], Found[Any]]]] = {
-    "sft": ("good episodes", find_demonstrations),
-    "kto": ("rated episodes", find_ratings),
+_FINDERS: Mapping[str, tuple[str, Callable[[Traffic, Config], Found[Any]]]] = {
+    "sft": ("good episodes", lambda traffic, _: find_demonstrations(traffic)),
+    "kto": ("rated episodes", lambda traffic, _: find_ratings(traffic)),
+    "dpo": ("pairs of episodes", lambda traffic, config: find_pairs(traffic, config.section(DpoSettings))),
+    "offline": ("sampled episodes", lambda traffic, config: find_sampled(traffic, config.section(OfflineSettings))),
 }
 
 
@@ -46,14 +51,26 @@ def survey_pool(pool: PoolReader, config: Config) -> Sequence[Way]:
         return [Way(name, 0, unit, _NO_AGENT, "") for name, (unit, _) in _FINDERS.items()]
     version = version_of(agent)
     renderer = load_local(version.model).renderer(options=template_options(version))
-    return survey_traffic(traffic_of(pool, config, renderer))
+    return survey_traffic(traffic_of(pool, config, renderer), config)
 
 
-def survey_traffic(traffic: Traffic) -> Sequence[Way]:
+def survey_traffic(traffic: Traffic, config: Config) -> Sequence[Way]:
     """The ways of learning from the traffic."""
     ways = []
     for name, (unit, find) in _FINDERS.items():
-        found = find(traffic)
+        found = find(traffic, config)
         count = 0 if found.refusal else len(found.items)
         ways.append(Way(name, count, unit, found.refusal, found.omissions))
     return ways
+
+
+def check_traffic(context: Context, algorithm: str) -> None:
+    """Raises TrainingError, before any evaluation, where the run's traffic has nothing for the algorithm.
+
+    The trained model is not loaded yet: whether tokens are those of its tokenizer is checked when it trains.
+    """
+    if context.config.traffic is not None:
+        _, find = _FINDERS[algorithm]
+        found = find(traffic_of(context.pool, context.config, None), context.config)
+        if found.refusal:
+            raise TrainingError(found.refusal)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from upturn.config import Config, TrafficConfig, traffic_metrics
-from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.traffic.tokens import has_tokens_of
 from upturn.models import Renderer
@@ -22,8 +21,8 @@ class Traffic(NamedTuple):
     settings: TrafficConfig
     episodes: Sequence[Episode]
     """In the order of their sealing."""
-    renderer: Renderer
-    """Of the trained model."""
+    renderer: Renderer | None
+    """Of the trained model; None = all recorded tokens count as those of its tokenizer."""
 
     @property
     def rewards(self) -> Mapping[str, float]:
@@ -40,20 +39,21 @@ class Traffic(NamedTuple):
 
 
 def writable_episodes(
-    pool: PoolReader, trajectory_ids: Iterable[str], *, tenant: str, renderer: Renderer
+    pool: PoolReader, trajectory_ids: Iterable[str], *, tenant: str, renderer: Renderer | None
 ) -> list[Experience]:
     """The data points of these episodes in the renderer's tokens, with the task of their prompt.
 
-    Those that are not in its tokens are left out.
+    Those that are not in its tokens are left out; None = those without tokens.
     """
     return [
         as_prompt_task(experience)
         for experience in pool.experiences_of(list(trajectory_ids), tenant=tenant)
-        if has_tokens_of(experience.trajectory, renderer)
+        if (renderer is None and experience.trajectory.rows)
+        or (renderer is not None and has_tokens_of(experience.trajectory, renderer))
     ]
 
 
-def traffic_of(pool: PoolReader, config: Config, renderer: Renderer) -> Traffic:
+def traffic_of(pool: PoolReader, config: Config, renderer: Renderer | None) -> Traffic:
     """The traffic that the configuration selects; ``[traffic]`` is the default one where it is missing."""
     settings = config.traffic or TrafficConfig()
     episodes = read_episodes(
@@ -66,6 +66,6 @@ def traffic_of(pool: PoolReader, config: Config, renderer: Renderer) -> Traffic:
     return Traffic(pool, config.pool.path or str(pool.path), config.pool.tenant, settings, episodes, renderer)
 
 
-def open_traffic(context: Context, worker: PolicyWorker) -> Traffic:
-    """The traffic of a run, for the worker's model."""
-    return traffic_of(context.pool, context.config, worker.renderer)
+def open_traffic(context: Context, renderer: Renderer) -> Traffic:
+    """The traffic of a run, for the model of this renderer."""
+    return traffic_of(context.pool, context.config, renderer)

@@ -1,12 +1,16 @@
 """What each algorithm can take from traffic. Where it is nothing, the refusal says why, and what to do."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from upturn.loop.trainers.traffic.traffic import Traffic
+from upturn.pool import Experience
 from upturn.pool.traffic import WITHOUT_REWARD, Episode
-from upturn.records import RatedTrajectory, Trajectory
+from upturn.records import PreferencePair, PreferenceSource, RatedTrajectory, Trajectory, pair_problem
+from upturn.training import StoredPairSettings
+from upturn.training.algorithms.offline import OfflineSettings
+from upturn.training.data import exclusion_reason
 
 ItemT = TypeVar("ItemT")
 
@@ -15,10 +19,22 @@ _OMITTED: Mapping[str, str] = {
     "bad": "that are not good",
     "undecided": "with rewards that are neither good nor bad",
     "foreign": "without tokens of the trained agent's model",
+    "one_sided": "without an episode of the other version with the same prompt",
+    "alone": "alone with their prompt",
+    "equal": "with rewards that do not differ enough",
+    "unusable": "in pairs that wrote the same",
+    "rendered": "whose model returned no tokens and log-probs",
+    "temperature": "sampled greedily, at an unknown temperature or at several, or with other options than recorded",
+    "no_logprobs": "without all log-probs of their sampler",
 }
 _CURE = (
     "Send feedback (POST /v1/feedback) and seal episodes (POST /v1/episodes/ID/seal), or change [traffic] "
-    "(docs/pool.md)"
+    "(docs/traffic.md)"
+)
+
+_ALONE = (
+    'Set [offline] advantage = { baseline = "none", scale = "whiten" }: then all episodes of an iteration are '
+    "compared with each other"
 )
 
 
@@ -75,6 +91,123 @@ def find_ratings(traffic: Traffic) -> Found[RatedTrajectory]:
     return found._replace(refusal=_nothing(traffic, found, " and no ".join(kinds)))
 
 
+def find_pairs(traffic: Traffic, settings: StoredPairSettings) -> Found[PreferencePair]:
+    """Pairs of episodes with the same prompt, the one with the higher reward chosen.
+
+    With ``old`` and ``new`` the first episodes of the two versions are compared, then the second ones, and so on;
+    without them the best episode of a prompt with its worst, whatever versions answered.
+    """
+    rewarded, left_out = _rewarded(traffic)
+    left_out.update(dict.fromkeys(("one_sided", "alone", "equal", "foreign", "unusable"), 0))
+    matches = _version_matches if settings.old else _extreme_matches
+    source: PreferenceSource = "deployment" if settings.old else "group"
+    compared = list(matches(rewarded, settings, left_out))
+    sides = {
+        trajectory.id: trajectory
+        for trajectory in _trajectories(traffic, [side for pair in compared for side in pair])
+    }
+    pairs = []
+    for better, worse in compared:
+        if better.trajectory_id not in sides or worse.trajectory_id not in sides:
+            left_out["foreign"] += 2
+            continue
+        chosen, rejected = sides[better.trajectory_id], sides[worse.trajectory_id]
+        margin = _reward(better) - _reward(worse)
+        pair = PreferencePair(f"{chosen.id} > {rejected.id}", chosen, rejected, source, margin)
+        if pair_problem(pair) is None:
+            pairs.append(pair)
+        else:
+            left_out["unusable"] += 2
+    found = Found(pairs, left_out, "")
+    if pairs:
+        return found
+    versions = f" of the versions {settings.old!r} and {settings.new!r}" if settings.old else ""
+    return found._replace(
+        refusal=_nothing(traffic, found, f"pair of episodes{versions} with the same prompt and different rewards")
+    )
+
+
+def _version_matches(
+    rewarded: Sequence[Episode], settings: StoredPairSettings, left_out: Counter[str]
+) -> Iterator[tuple[Episode, Episode]]:
+    by_task: dict[str, tuple[list[Episode], list[Episode]]] = {}
+    for episode in rewarded:
+        if episode.agent_version in (settings.old, settings.new):
+            sides = by_task.setdefault(episode.task_id, ([], []))
+            sides[episode.agent_version == settings.new].append(episode)
+        else:
+            left_out["one_sided"] += 1
+    for old, new in by_task.values():
+        left_out["one_sided"] += abs(len(old) - len(new))
+        for compared in zip(old, new, strict=False):
+            worse, better = sorted(compared, key=_reward)
+            if _reward(better) - _reward(worse) > settings.min_margin:
+                yield better, worse
+            else:
+                left_out["equal"] += 2
+
+
+def _extreme_matches(
+    rewarded: Sequence[Episode], _settings: StoredPairSettings, left_out: Counter[str]
+) -> Iterator[tuple[Episode, Episode]]:
+    for same in _by_task(rewarded).values():
+        ordered = sorted(same, key=_reward)
+        if len(same) == 1:
+            left_out["alone"] += 1
+        elif _reward(ordered[-1]) > _reward(ordered[0]):
+            yield ordered[-1], ordered[0]
+            left_out["equal"] += len(same) - 2
+        else:
+            left_out["equal"] += len(same)
+
+
+def find_sampled(traffic: Traffic, settings: OfflineSettings) -> Found[Experience]:
+    """Episodes with the log-probs of their sampler, to be compared with others of the same prompt, or with all."""
+    rewarded, left_out = _rewarded(traffic)
+    left_out.update(dict.fromkeys(("rendered", "foreign", "temperature", "no_logprobs"), 0))
+    left_out["rendered"] = sum(episode.origin != "sampled" for episode in rewarded)
+    sampled_ids = [episode.trajectory_id for episode in rewarded if episode.origin == "sampled"]
+    written = traffic.writable(sampled_ids)
+    left_out["foreign"] = len(sampled_ids) - len(written)
+    sampled = []
+    for experience in written:
+        reason = exclusion_reason(experience.trajectory)
+        if reason is None:
+            sampled.append(experience)
+        else:
+            left_out[reason] += 1
+    usable = sampled
+    if settings.advantage.baseline != "none":
+        sizes = Counter(experience.task.id for experience in sampled)
+        usable = [experience for experience in sampled if sizes[experience.task.id] > 1]
+    left_out["alone"] = len(sampled) - len(usable)
+    found = Found(usable, left_out, "")
+    if usable:
+        return found
+    if sampled:
+        return found._replace(refusal=_nothing(traffic, found, "two sampled episodes with the same prompt", _ALONE))
+    return found._replace(
+        refusal=_nothing(traffic, found, "episode with its sampler's log-probs", _tokens_cure(rewarded))
+    )
+
+
+def _tokens_cure(rewarded: Sequence[Episode]) -> str:
+    """What makes later episodes usable, by the agents of these."""
+    if not rewarded:
+        return _CURE
+    tokenless = Counter(
+        episode.agent_version.rpartition("@")[0] for episode in rewarded if episode.origin != "sampled"
+    )
+    cures = [
+        f"{agent!r} returned no token ids and log-probs ({count}): serve the model as kind local_model, or by vLLM "
+        "with agents.upstream.tokens = 'vllm'"
+        for agent, count in tokenless.most_common(3)
+    ]
+    if any(episode.origin == "sampled" for episode in rewarded):
+        cures.append("answers are usable if all calls of an episode sample at the same temperature above 0")
+    return "; ".join(cures)
+
+
 def _rewarded(traffic: Traffic) -> tuple[list[Episode], Counter[str]]:
     """The episodes with a reward, and the number of others by cause."""
     left_out: Counter[str] = Counter(dict.fromkeys(WITHOUT_REWARD, 0))
@@ -87,13 +220,20 @@ def _reward(episode: Episode) -> float:
     return episode.reward.value
 
 
+def _by_task(episodes: Sequence[Episode]) -> Mapping[str, list[Episode]]:
+    by_task: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        by_task.setdefault(episode.task_id, []).append(episode)
+    return by_task
+
+
 def _trajectories(traffic: Traffic, episodes: Sequence[Episode]) -> list[Trajectory]:
     written = traffic.writable(episode.trajectory_id for episode in episodes)
     return [experience.trajectory for experience in written]
 
 
-def _nothing(traffic: Traffic, found: Found[ItemT], wanted: str) -> str:
+def _nothing(traffic: Traffic, found: Found[ItemT], wanted: str, cure: str = _CURE) -> str:
     return (
         f"{traffic.path!r} holds no {wanted} of the tenant {traffic.tenant!r} to train on; of "
-        f"{len(traffic.episodes)} sealed episodes are omitted: {found.omissions or 'none'}. {_CURE}"
+        f"{len(traffic.episodes)} sealed episodes are omitted: {found.omissions or 'none'}. {cure}"
     )
