@@ -33,7 +33,8 @@ def attempts(agent: Agent | AttemptAgent, model: Any) -> Sequence[Trajectory]:
 
 def test_a_loop_has_the_rows_of_an_ordinary_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
-    nano, parts = load_local("nano"), {"limits": LIMITS, "tools": tools_of(KIT)}
+    nano = load_local("nano")
+    parts: dict[str, Any] = {"limits": LIMITS, "tools": tools_of(KIT)}
     ordinary = build(AgentVersion("nano", "1", "local_model", model="nano"), renderer=nano.renderer(), **parts)
     version = AgentVersion(
         "nano", "1", "program", model="nano", parameters={"import_path": "office_loop:act", "parallel": 1}
