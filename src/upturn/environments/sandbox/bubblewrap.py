@@ -140,7 +140,11 @@ def _start(sandbox: Bubblewrap, workspace: Path, call: Call, channel: int) -> It
         seccomp = files.enter_context(nameless_file(seccomp_filter()))
         made = {path: files.enter_context(nameless_file(content)) for path, content in _FILES.items()}
         command = (
-            *(sandbox.program, *_arguments(mounts, sources, workspace, sandbox.limits)),
+            # its path: when root has become another user, the supervisor may read no modules to look it up
+            *(
+                shutil.which(sandbox.program) or sandbox.program,
+                *_arguments(mounts, sources, workspace, sandbox.limits),
+            ),
             *(part for path, number in made.items() for part in ("--ro-bind-data", str(number), path)),
             *("--remount-ro", "/", "--seccomp", str(seccomp), "--chdir", str(call.folder), "--"),
             *(os.path.realpath(sys.executable), "-I", "-S", _ENTER_INSIDE, str(channel)),
