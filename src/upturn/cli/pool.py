@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
+from time import time
 from typing import Annotated, TextIO
 
 import typer
@@ -22,6 +23,7 @@ from upturn.pool import (
     Experience,
     Pool,
     Selection,
+    copy_pool,
     counts,
     coverage,
     export,
@@ -116,6 +118,45 @@ def ready(
     if not report.is_ready:
         print_message(f"not ready: {len(advice)} of {len(report.checks)} prerequisites failed")
         raise typer.Exit(1)
+
+
+@pool_app.command("copy")
+def copy(
+    *,
+    pool: PoolPath = POOL_PATH,
+    out: Annotated[Path, typer.Option("--out", help="File of the copy; it must not exist.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a pool, also while a gateway writes it, for example to train on the copy."""
+    copy_pool(pool, out)
+    with Pool.open(out, read_only=True) as opened:
+        stored = counts(opened, tenant=ALL_TENANTS)
+    emit("pool copy", [], {"file": str(out), "records": stored._asdict()}, as_json=as_json)
+
+
+@pool_app.command("seal")
+def seal(
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    all_tenants: AllTenants = False,
+    idle_hours: Annotated[
+        float, typer.Option("--idle-hours", min=0, help="Hours since the last call of an episode.")
+    ] = 24.0,
+    as_json: AsJson = False,
+) -> None:
+    """Seal the gateway's episodes that had no call for some time, so that they can be trained on.
+
+    Later calls of these episodes are refused. Seal in a copy of the pool (`upturn pool copy`) where they should not
+    be; a pool that a running gateway writes is refused.
+    """
+    from upturn.loop.online import seal_idle
+
+    scope = ALL_TENANTS if all_tenants else tenant
+    with Pool.open(pool) as opened:
+        done = seal_idle(opened, tenant=scope, before=time() - idle_hours * 3_600)
+    results = [Result("sealed", float(done.sealed), "episodes"), Result("deleted", float(done.deleted), "episodes")]
+    emit("pool seal", results, {"tenant": "all" if all_tenants else tenant}, as_json=as_json)
 
 
 @pool_app.command("validate")

@@ -26,6 +26,7 @@ from upturn.records import (
     Usage,
     WrittenSpan,
     episode_task_id,
+    fields_json,
     from_fields,
 )
 
@@ -52,7 +53,7 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
     were drawn alike.
     """
     first = calls[0]
-    answered = [member for member in calls if member.call.status == "answered" and member.content.answer]
+    answered = list(filter(is_answered, calls))
     last = answered[-1] if answered else first
     task = Task(
         id=episode_task_id(first.call.tenant, first.call.episode),
@@ -90,6 +91,34 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
         is_usage_estimated=used.is_estimated,
     )
     return EpisodeRecords(task, trajectory)
+
+
+def with_rendered_rows(
+    trajectory: Trajectory, calls: Sequence[RecordedCall], rows: Mapping[str, TokenRow]
+) -> Trajectory:
+    """Returns an episode's trajectory with tokens that its calls' texts were rendered to; it has no log-probs.
+
+    ``calls`` are those that it was made of, and ``rows`` the tokens of prompt and answer of each answered one.
+    """
+    answered = [
+        member._replace(content=replace(member.content, tokens=fields_json(rows[member.call.id])))
+        for member in calls
+        if member.call.id in rows
+    ]
+    _, starts = _turns(answered)
+    return replace(
+        trajectory,
+        origin="rendered",
+        rows=tuple(_rows(answered, starts)),
+        temperature=None,
+        sampling={},
+        model_version="",
+    )
+
+
+def is_answered(member: RecordedCall) -> bool:
+    """Whether the call has turns in its episode's trajectory."""
+    return member.call.status == "answered" and bool(member.content.answer)
 
 
 def _usage(calls: Iterable[Call]) -> ModelUsage:
