@@ -80,7 +80,7 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
         final_observation=Observation(""),
         outcome="finished" if last.call.status == "answered" else "model_error",
         origin="sampled" if is_captured else "rendered",
-        rows=tuple(_rows(answered, starts)) if is_captured else (),
+        rows=tuple(_rows(answered, starts, is_alike=is_alike)) if is_captured else (),
         temperature=last.call.temperature if is_alike else None,
         sampling=last.call.sampling if is_alike else {},
         usage=Usage(used.prompt_tokens, used.written_tokens, sum(member.call.seconds for member in calls)),
@@ -201,14 +201,20 @@ def _written(parts: Sequence[Part]) -> str:
     return "\n".join(lines)
 
 
-def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int]) -> list[TokenRow]:
-    """Returns one row for each chain of calls; a call whose tokens do not extend its chain begins a new row."""
+def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int], *, is_alike: bool) -> list[TokenRow]:
+    """Returns one row for each chain of calls; a call whose tokens do not extend its chain begins a new row.
+
+    ``is_alike``: all were drawn in the same way.
+    """
     rows: list[TokenRow] = []
     row_of: dict[str, int] = {}
     for member in calls:
         call, row = member.call, from_fields(TokenRow, member.content.tokens)
         spans = tuple(WrittenSpan(starts[call.id], span.start, span.stop, span.model_version) for span in row.spans)
-        row = TokenRow(row.token_ids, spans, row.logprobs, call.fork_cause or None, row.sampling_logprobs)
+        drawn = row.sampling_logprobs
+        if not drawn and not is_alike and call.temperature == 1 and not call.sampling:
+            drawn = row.logprobs
+        row = TokenRow(row.token_ids, spans, row.logprobs, call.fork_cause or None, drawn)
         index = row_of.get(call.extends or "")
         if index is not None and row.token_ids[: len(rows[index].token_ids)] == rows[index].token_ids:
             earlier = rows[index]
@@ -226,4 +232,8 @@ def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int]) -> list[Toke
                 TokenRow(row.token_ids, row.spans, row.logprobs, None if not rows else cause, row.sampling_logprobs)
             )
         row_of[call.id] = index
-    return rows
+    # a row of calls some of which do not say how their tokens were drawn does not say it
+    return [
+        row if len(row.sampling_logprobs) in (0, len(row.logprobs)) else replace(row, sampling_logprobs=())
+        for row in rows
+    ]

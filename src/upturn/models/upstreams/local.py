@@ -42,6 +42,7 @@ from upturn.models.upstreams.answer_events import answer_events
 from upturn.models.upstreams.chat_script import ChatScript
 from upturn.models.upstreams.compact_script import CompactScript
 from upturn.models.upstreams.event_exchange import EventExchange
+from upturn.models.upstreams.fork_cause import Fork
 from upturn.models.upstreams.script import Prompt, Script
 from upturn.models.upstreams.upstream import BreakerState, Drawn, Exchange, Forwarded, UpstreamCall, UpstreamError
 from upturn.records import JsonValue, TokenRow, WrittenSpan
@@ -312,6 +313,11 @@ class LocalUpstream:
         script.remember(prompt, generation.token_ids, request)
         for event in _unsent(answer_events(answer), sent):
             yield event
+
+    @property
+    def forks(self) -> Sequence[Fork]:
+        """Why answered calls did not go on with an earlier one; the latest of them."""
+        return () if self._script is None else self._script.forks
 
     @property
     def breaker_state(self) -> BreakerState | None:
