@@ -109,7 +109,7 @@ def with_rendered_rows(
     return replace(
         trajectory,
         origin="rendered",
-        rows=tuple(_rows(answered, starts)),
+        rows=tuple(_rows(answered, starts, is_alike=True)),
         temperature=None,
         sampling={},
         model_version="",

@@ -56,9 +56,25 @@ def test_stored_tasks_of_the_environment_are_found_once_and_only_for_their_tenan
         assert [task.id for task in found.tasks] == [first.id]
         assert found.left_out == {"repeated": 1, "unfit": 0}
         assert "holds 1 different task of the environment 'desk' of the tenant 'default'" in found.refusal
-        with_episodes = find_tasks(pool, kit, tenant="default", has_episodes=True)
-        assert [(task.instruction, task.environment) for task in with_episodes.tasks[1:]] == [("open", "desk")]
-        assert with_episodes.refusal == ""
+        unfit = find_tasks(pool, kit, tenant="default", has_episodes=True)
+        assert unfit.left_out == {"repeated": 1, "unfit": 1}  # the desk has sums and products only
+        assert "and 1 that it cannot begin" in unfit.refusal
+
+
+def test_first_messages_of_episodes_are_tasks_of_an_environment_that_takes_them(tmp_path: Path) -> None:
+    talks = {"a": "open", "b": "open ", "c": "close"}
+    path = store(
+        tmp_path / "pool.db", *(record for name, text in talks.items() for record in episode(name, text, "user.go"))
+    )
+    with Pool.open(path, read_only=True) as pool:
+        kit = resolve_kit("toy_desk:broken_kit")  # its world begins with any task
+        found = find_tasks(pool, kit, tenant="default", has_episodes=True)
+        assert find_tasks(pool, kit, tenant="default").tasks == ()
+    assert [(task.instruction, task.environment, task.episode) for task in found.tasks] == [
+        ("open", "desk", None),
+        ("close", "desk", None),
+    ]
+    assert found.left_out == {"repeated": 1, "unfit": 0}
 
 
 def test_splits_are_by_task_and_do_not_change_while_tasks_are_added() -> None:

@@ -48,7 +48,8 @@ def find_tasks(
     for task in _candidates(pool, kit.name, tenant, has_episodes=has_episodes):
         if len(tasks) == limit:
             break
-        key = json.dumps([task.family, task.level, task.seed, task.instruction, dict(task.context)], sort_keys=True)
+        text = " ".join(task.instruction.split())
+        key = json.dumps([task.family, task.level, task.seed, text, dict(task.context)], sort_keys=True)
         if key in tasks:
             left_out["repeated"] += 1
         elif _can_begin(kit, task):
