@@ -129,7 +129,8 @@ def _time(context: Context) -> str:
     """Of the run's own steps, which may have others within."""
     steps = [step for step in context.journal.progress().steps if step.name in STEPS]
     interrupted = ", without interrupted and repeated work" if any(step.starts > 1 for step in steps) else ""
-    return f"{duration(sum(step.seconds or 0.0 for step in steps))}, held-out evaluations included{interrupted}"
+    evaluations = ", held-out evaluations included" if any(step.name == STEPS[0] for step in steps) else ""
+    return f"{duration(sum(step.seconds or 0.0 for step in steps))}{evaluations}{interrupted}"
 
 
 def _by_family(result: TrainingResult) -> list[str]:

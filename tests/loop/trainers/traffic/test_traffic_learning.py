@@ -81,6 +81,7 @@ def test_a_run_without_evaluation_makes_a_version_and_says_so(
     assert (result.validation, result.results(), rollouts) == (None, [], [])
     assert "The version is not evaluated (traffic.evaluate): a canary on live feedback decides" in text
     assert "| environment |" not in text
+    assert "evaluations included" not in text
     with pytest.raises(
         ConfigError, match=r"offline\.evaluate_every = 5 has no effect with traffic\.evaluate = false"
     ):
