@@ -135,3 +135,6 @@ class AttemptAgent(Protocol):
 
     async def attempt(self, stage: "Stage", model: "Recorder") -> AttemptEnd:
         """Works on the stage's task until it is over, and writes its turns. An exception is ``model_error``."""
+
+    async def close(self) -> None:
+        """Ends what the attempts of this event loop share; none runs any more."""

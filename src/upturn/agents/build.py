@@ -28,14 +28,14 @@ from upturn.models import ChatEndpoint, Renderer, RetryPolicy
 from upturn.records import AgentVersion, JsonValue, Tool
 
 if TYPE_CHECKING:
-    from upturn.agents.program import MakeUpstream, Program, ProgramCommand, ProgramModels
+    from upturn.agents.program import ForkedFunction, MakeUpstream, Program, ProgramCommand, ProgramModels
     from upturn.models.upstreams import Endpoint
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
 TIMEOUT_SECONDS, RETRIES = 60.0, 2
 """Of a call to an endpoint: seconds of one try, and further tries."""
-_PROGRAM = ("import_path", "command", "parallel", "models", "sandbox", "readable")
+_PROGRAM = ("import_path", "command", "parallel", "models", "sandbox", "readable", "own_process")
 PARAMETERS: Mapping[str, Sequence[str]] = {
     "local_model": ("temperature", "sampling", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
     "endpoint": (
@@ -193,9 +193,9 @@ def _number(version: AgentVersion, name: str, default: float) -> float:
     return value
 
 
-def _program(version: AgentVersion) -> "Program | ProgramCommand":
+def _program(version: AgentVersion) -> "Program | ProgramCommand | ForkedFunction":
     """Raises ConfigError unless the version has either a function or a command."""
-    from upturn.agents.program import program_command
+    from upturn.agents.program import ForkedFunction, program_command
 
     sandbox, readable = version.parameters.get("sandbox"), version.parameters.get("readable", [])
     limits = parse_settings(SandboxLimits, sandbox) if isinstance(sandbox, Mapping) else None
@@ -203,7 +203,7 @@ def _program(version: AgentVersion) -> "Program | ProgramCommand":
     match version.parameters.get("import_path"), version.parameters.get("command"):
         case str() as path, None:
             program: Callable[..., Any] = load_function(path, "attempt")
-            return program
+            return ForkedFunction(path) if version.parameters.get("own_process") else program
         case None, [_, *_] as command if all(isinstance(part, str) for part in command):
             return program_command(list(map(str, command)), limits, list(map(str, readable)))
         case path, command:

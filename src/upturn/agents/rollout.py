@@ -167,17 +167,23 @@ async def _run_all(
             if after is not None:
                 await after(result)
 
-    async with asyncio.TaskGroup() as group:
-        for part in parts.values():
-            pending, agent = iter(part), part[0][1].setting.agent
-            most = min(slots, agent.parallel) if isinstance(agent, AttemptAgent) else slots
-            for _ in range(min(most, len(part))):
-                group.create_task(work(pending))
+    agents = [part[0][1].setting.agent for part in parts.values()]
+    try:
+        async with asyncio.TaskGroup() as group:
+            for part, agent in zip(parts.values(), agents, strict=True):
+                pending = iter(part)
+                most = min(slots, agent.parallel) if isinstance(agent, AttemptAgent) else slots
+                for _ in range(min(most, len(part))):
+                    group.create_task(work(pending))
+    finally:
+        for agent in agents:
+            if isinstance(agent, AttemptAgent):
+                await agent.close()
     return [result for result in finished if result is not None]
 
 
 async def rollout(request: RolloutRequest, environments: EnvironmentFactory, setting: Setting) -> Trajectory:
-    """One rollout in a new environment. Raises only when it is cancelled."""
+    """One rollout in a new environment; its agent is not closed. Raises only when it is cancelled."""
     result = await _rollout(request, environments, setting, None)
     assert isinstance(result, Trajectory)
     return result

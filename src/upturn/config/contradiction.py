@@ -135,9 +135,10 @@ def _agent(agent: AgentConfig, prefix: str) -> Iterator[Contradiction]:
     if agent.kind == "program" and bool(agent.command) == bool(agent.import_path):
         settings = (f"{prefix}.import_path", f"{prefix}.command")
         yield Contradiction(settings, f"{kind} needs either {' or '.join(settings)}; set one of them")
-    if agent.program.sandbox and not agent.command:
-        settings = (f"{prefix}.program.sandbox", f"{prefix}.command")
-        yield Contradiction(settings, f"{settings[0]} = true needs {settings[1]}: a function runs in this process")
+    for name, other in (("sandbox", "command"), ("own_process", "import_path")):
+        if getattr(agent.program, name) and not getattr(agent, other):
+            settings = (f"{prefix}.program.{name}", f"{prefix}.{other}")
+            yield Contradiction(settings, f"{settings[0]} = true needs {settings[1]}")
     if not agent.program.sandbox:
         section, reason = f"{prefix}.program", f"without {prefix}.program.sandbox = true"
         yield from without_effect(agent.program, section, f"{section}.sandbox", reason, names=_OF_SANDBOXES)

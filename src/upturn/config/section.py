@@ -202,6 +202,8 @@ class ProgramConfig(Settings):
     models: dict[str, str] = field(default_factory=dict)
     """Further models that the program names in its calls: the name there, and the name of the agent that answers,
     such as ``{ "gpt-5" = "helper" }``. Only the program's own ``model`` is trained."""
+    own_process: bool = False
+    """For a function: each attempt has a process of its own, forked from one that has imported the module."""
     sandbox: bool = False
     """For a command: it runs in a sandbox, without network but for its model calls, and without files of this
     machine but its folder, read-only ones of the system and those of the command (docs/sandbox.md)."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -15,10 +16,11 @@ import pytest
 
 from tests.agents.model_server import Served, serving
 from tests.agents.test_native_calls import KIT, answered, call_of, office_task, oracle_actions
-from upturn.agents import Attempt, ProgramAgent, RolloutRequest, Setting, build, rollout
+from upturn.agents import Attempt, Job, ProgramAgent, RolloutRequest, Setting, build, rollout, run_rollouts
 from upturn.agents.program import (
     CapturedCall,
     CapturedCalls,
+    ForkedFunction,
     ProgramCommand,
     ProgramModels,
     captured_calls,
@@ -403,6 +405,43 @@ def test_a_command_in_a_sandbox_reaches_its_model_and_nothing_else(tmp_path: Pat
         trajectory = run(replace(run_here, sandbox=SandboxLimits()), served)
     assert (trajectory.outcome, trajectory.error) == ("finished", "")
     assert trajectory.turns[0].action == replace(ACTIONS[0], thought="I think, then act.")
+
+
+def test_a_function_in_a_process_of_its_own_is_imported_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "forked_agent.py").write_text(
+        textwrap.dedent("""
+        import json, os, urllib.request
+        imported_by = os.getpid()
+
+        def act(attempt):
+            assert os.getppid() != 1 and os.environ["OPENAI_API_KEY"] == attempt["api_key"]
+            body = {"model": "m", "messages": [{"role": "user", "content": "user.finish"}]}
+            request = urllib.request.Request(
+                attempt["base_url"] + "/chat/completions", json.dumps(body).encode(),
+                {"content-type": "application/json", "authorization": "Bearer " + attempt["api_key"]},
+            )
+            answer = json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+            return f"{answer} note={imported_by}-{os.getpid()}-{os.getcwd()}"
+        """)
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with serving(echo) as served:
+        endpoint = Endpoint(served.url, "m", UpstreamConfig(retries=0), "secret")
+        agent = ProgramAgent(ForkedFunction("forked_agent:act"), ProgramModels("m", endpoint_model(endpoint)))
+        setting = Setting("k", agent, "mine@1", None, limits=Limits())
+        jobs = [Job(RolloutRequest(TASK, number, 0), setting) for number in range(3)]
+        trajectories = asyncio.run(run_rollouts(jobs, KIT.environment))
+    notes = [
+        str(trajectory.turns[0].action.parameters["note"])
+        for trajectory in trajectories
+        if trajectory.turns[0].action
+    ]
+    imported, processes, folders = (set(part) for part in zip(*(note.split("-", 2) for note in notes), strict=True))
+    assert [trajectory.error for trajectory in trajectories] == [""] * 3
+    assert (len(imported), len(processes), len(folders)) == (1, 3, 3)
+    assert imported.isdisjoint({str(os.getpid())})
 
 
 def test_files_of_a_command_are_those_of_the_folders_of_import_paths(

@@ -8,7 +8,7 @@ answers a call; ``rendering`` writes rows for other models. Not here: routing, t
 from upturn.agents.program.agent import Program, ProgramAgent
 from upturn.agents.program.attempt import Attempt
 from upturn.agents.program.captured_call import CapturedCall, CapturedCalls, captured_calls
-from upturn.agents.program.command import ProgramCommand, program_command
+from upturn.agents.program.command import ForkedFunction, ProgramCommand, program_command
 from upturn.agents.program.continuity import Cause, Continuity, ContinuityCounter, continuity
 from upturn.agents.program.destination import (
     MakeUpstream,
@@ -26,6 +26,7 @@ __all__ = [
     "Cause",
     "Continuity",
     "ContinuityCounter",
+    "ForkedFunction",
     "MakeUpstream",
     "Program",
     "ProgramAgent",

@@ -17,7 +17,7 @@ from upturn.agents.call_form import TextForm
 from upturn.agents.call_thread import call_function
 from upturn.agents.program.attempt import Attempt
 from upturn.agents.program.capture import CaptureServer
-from upturn.agents.program.command import ProgramCommand
+from upturn.agents.program.command import ForkedFunction, ProgramCommand
 from upturn.agents.program.destination import Destination, ProgramModels
 from upturn.agents.program.turns import AttemptTurns
 from upturn.agents.recorder import Recorder
@@ -42,7 +42,7 @@ class ProgramAgent:
 
     def __init__(
         self,
-        program: Program | ProgramCommand,
+        program: Program | ProgramCommand | ForkedFunction,
         models: ProgramModels,
         tools: Sequence[Tool] = (),
         *,
@@ -51,8 +51,9 @@ class ProgramAgent:
         """``program``: a function or a command. ``tools``: of the environment; empty = none.
         ``parallel``: attempts at a time.
 
-        A function runs as in ``CallableAgent``. A command gets the attempt as JSON on its standard input and as
-        environment variables (``Attempt.variables``); its standard output is the answer.
+        A function runs as in ``CallableAgent``. A command, and a function in a process of its own, gets the attempt
+        as JSON on its standard input and as environment variables (``Attempt.variables``); its standard output is
+        the answer.
         """
         self.parallel = parallel
         self._program, self._models = program, models
@@ -75,6 +76,11 @@ class ProgramAgent:
                 return await self._finish(stage, turns, result)
             finally:
                 turns.close()
+
+    async def close(self) -> None:
+        """Ends the process that attempts are forked from."""
+        if isinstance(self._program, ForkedFunction):
+            await self._program.close()
 
     @asynccontextmanager
     async def _serve(self, model: Recorder, turns: AttemptTurns) -> AsyncIterator[CaptureServer]:
@@ -114,7 +120,7 @@ class ProgramAgent:
 
     async def _work(self, attempt: Attempt, stage: Stage, turns: AttemptTurns) -> "_Result":
         """What came of the program, when it ended or was ended."""
-        if isinstance(self._program, ProgramCommand):
+        if isinstance(self._program, ProgramCommand | ForkedFunction):
             work = asyncio.ensure_future(_commanded(self._program, attempt, attempt.variables(stage.task)))
         else:
             work = asyncio.ensure_future(_called(self._program, attempt))
@@ -188,7 +194,9 @@ async def _called(function: Program, attempt: Attempt) -> _Result:
         return _Result(errors=error_text(exc), is_failed=True)
 
 
-async def _commanded(command: ProgramCommand, attempt: Attempt, variables: Mapping[str, str]) -> _Result:
+async def _commanded(
+    command: ProgramCommand | ForkedFunction, attempt: Attempt, variables: Mapping[str, str]
+) -> _Result:
     """How the command ended. Raises OSError where it cannot start, SandboxError where it must not."""
     end = await command.run(
         variables,
@@ -199,5 +207,5 @@ async def _commanded(command: ProgramCommand, attempt: Attempt, variables: Mappi
     )
     errors = end.errors
     if end.exit_code != 0:
-        errors = f"{end.errors.strip()}\nthe command {command.command[0]!r} ended with {end.exit_code}".strip()
+        errors = f"{end.errors.strip()}\n{command.name} ended with {end.exit_code}".strip()
     return _Result(end.output.strip(), end.exit_code, errors, end.exit_code != 0)

@@ -1,5 +1,6 @@
-"""Commands of programs: their files, found where the configuration's import paths are, and their sandbox."""
+"""Programs in processes of their own: commands with their files and sandbox, and functions that are forked."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from upturn.config import SandboxLimits
-from upturn.environments.sandbox import Bubblewrap, CommandEnd, run_command, sandbox_environment
+from upturn.environments.sandbox import (
+    Bubblewrap,
+    CommandEnd,
+    WarmProgram,
+    run_command,
+    sandbox_environment,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,11 @@ class ProgramCommand:
     """None = it runs without a sandbox, with the environment variables of this process."""
     readable: tuple[Path, ...] = ()
     """Files and folders that it may read in the sandbox besides those of the command."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"the command {self.command[0]!r}"
 
     async def run(
         self,
@@ -46,6 +58,45 @@ class ProgramCommand:
         return await run(
             self.command, environment=environment, input=input, folder=folder, output_limit=output_limit
         )
+
+
+class ForkedFunction:
+    """A function in a process of its own for each attempt, forked from one that has imported its module already."""
+
+    def __init__(self, import_path: str) -> None:
+        """``import_path``: ``module:function``, found where import paths are."""
+        self._import_path = import_path
+        self._started: dict[asyncio.AbstractEventLoop, WarmProgram] = {}
+        """By the event loop that it belongs to."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"the function {self._import_path!r}"
+
+    async def run(
+        self,
+        variables: Mapping[str, str],
+        *,
+        input: bytes,  # noqa: A002  as in run_command
+        folder: Path,
+        url: str,  # noqa: ARG002  it reaches everything
+        output_limit: int,
+    ) -> CommandEnd:
+        """As ``ProgramCommand.run``."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in sys.path)}
+        loop = asyncio.get_running_loop()
+        if loop not in self._started:
+            self._started[loop] = WarmProgram(self._import_path, folder=Path.cwd(), environment=environment)
+        return await self._started[loop].run(
+            environment=environment | dict(variables), input=input, folder=folder, output_limit=output_limit
+        )
+
+    async def close(self) -> None:
+        """Ends the process with the import that this event loop has started."""
+        program = self._started.pop(asyncio.get_running_loop(), None)
+        if program is not None:
+            await program.close()
 
 
 def program_command(

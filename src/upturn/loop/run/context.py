@@ -330,6 +330,7 @@ def version_of(agent: AgentConfig, agents: Sequence[AgentConfig] = ()) -> AgentV
             "command": [*agent.command],
             "parallel": 0 if agent.program.parallel == PARALLEL else agent.program.parallel,
             "sandbox": asdict(agent.program.limits) if agent.program.sandbox else None,
+            "own_process": agent.program.own_process,
             "readable": [*agent.program.readable],
             "models": {name: _described(others[other]) for name, other in agent.program.models.items()},
         }
