@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -118,6 +118,46 @@ def ready(
     if not report.is_ready:
         print_message(f"not ready: {len(advice)} of {len(report.checks)} prerequisites failed")
         raise typer.Exit(1)
+
+
+@pool_app.command("calls")
+def calls(*, pool: PoolPath = POOL_PATH, tenant: Tenant = "default", as_json: AsJson = False) -> None:
+    """Show what share of the model calls of each program goes on with an earlier call's tokens, so that a whole
+    conversation is one training row; with the causes of the others and their cures.
+    """
+    from upturn.agents.program import ContinuityCounter
+
+    by_agent = defaultdict[str, ContinuityCounter](ContinuityCounter)
+    with Pool.open(pool, read_only=True) as opened:
+        for experience in opened.experiences(tenant=tenant):
+            agent, _, _ = experience.trajectory.agent_version.partition("@")
+            by_agent[agent].add(experience.trajectory)
+    measured = {agent: counter.result() for agent, counter in sorted(by_agent.items())}
+    programs = {agent: counted for agent, counted in measured.items() if counted.calls}
+    results = [
+        Result(f"continued_calls {agent}", counted.share or 0.0, "share", n=counted.calls)
+        for agent, counted in programs.items()
+    ]
+    details = {
+        agent: {
+            "attempts": counted.attempts,
+            "undelivered": counted.undelivered,
+            "causes": {name: cause._asdict() for name, cause in counted.causes.items()},
+        }
+        for agent, counted in programs.items()
+    }
+    emit("pool calls", results, {"programs": details} if as_json else {}, as_json=as_json)
+    if as_json:
+        return
+    if not programs:
+        print_message("no trajectory in the pool is of a program with a local model")
+    for agent, counted in programs.items():
+        for name, cause in counted.causes.items():
+            typer.echo(f"{agent}: {cause.calls} calls began a row ({name}): {cause.cure}")
+            if cause.example:
+                typer.echo(f"  for example: {cause.example}")
+        if counted.undelivered:
+            typer.echo(f"{agent}: {counted.undelivered} answers reached no program, and are not trained")
 
 
 @pool_app.command("copy")
