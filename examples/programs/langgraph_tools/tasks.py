@@ -1,7 +1,7 @@
 """Questions about a mailbox for the agent in `agent.py`: a number that stands in one mail among six.
 
-    upturn env validate tasks:kit        (in this folder)
-    upturn train grpo
+upturn env validate tasks:kit        (in this folder)
+upturn train grpo
 """
 
 import json
