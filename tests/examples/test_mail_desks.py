@@ -1,4 +1,4 @@
-"""The LangGraph and the openai-agents program of ``examples/programs``: their tasks, and the programs as commands."""
+"""The LangGraph and the openai-agents program of ``examples/programs``: their tasks, and both as commands."""
 
 import asyncio
 import importlib.util
