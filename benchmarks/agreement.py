@@ -2,14 +2,14 @@
 
 import math
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
-from safetensors.numpy import load_file
+from typing import TYPE_CHECKING, NamedTuple
 
 from upturn.errors import MeasurementError
-from upturn.training import FloatArray
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TINY = 1e-38
 TOLERANCE = 1e-4
 """Largest relative difference that float32 explains; observed are about 1e-6."""
 BFLOAT16_TOLERANCE = 0.05
@@ -51,24 +51,27 @@ class Agreement(NamedTuple):
 
 def compare(loss: float, gradient: Path, *, reference_loss: float, reference_gradient: Path) -> Agreement:
     """The distance of two gradients in safetensors files. Raises MeasurementError for different parameters."""
+    from safetensors.torch import load_file
+
     ours, reference = load_file(gradient), load_file(reference_gradient)
     if ours.keys() != reference.keys():
         unmatched = sorted(ours.keys() ^ reference.keys())
         raise MeasurementError(f"the gradients have different parameters, such as {unmatched[0]!r}")
-    tiny = np.finfo(np.float32).tiny
-    gaps = {
-        name: float(np.abs(ours[name] - expected).max() / max(float(np.abs(expected).max()), tiny))
-        for name, expected in reference.items()
-    }
+    gaps: dict[str, float] = {}
+    squares = reference_squares = 0.0
+    for name, expected in reference.items():
+        difference, largest = ours[name] - expected, float(expected.abs().max())
+        gaps[name] = float(difference.abs().max()) / max(largest, TINY)
+        squares += _sum_of_squares(difference)
+        reference_squares += _sum_of_squares(expected)
     worst = max(gaps, key=lambda name: _nan_to_inf(gaps[name]))
-    squares = sum(_sum_of_squares(ours[name] - expected) for name, expected in reference.items())
-    whole = math.sqrt(squares / max(sum(map(_sum_of_squares, reference.values())), tiny))
+    whole = math.sqrt(squares / max(reference_squares, TINY))
     loss_gap = abs(loss - reference_loss) / abs(reference_loss)
     return Agreement(_nan_to_inf(loss_gap), _nan_to_inf(gaps[worst]), worst, _nan_to_inf(whole))
 
 
-def _sum_of_squares(values: FloatArray) -> float:
-    return float(np.square(values, dtype=np.float64).sum())
+def _sum_of_squares(values: "Tensor") -> float:
+    return float(values.double().square().sum())
 
 
 def _nan_to_inf(value: float) -> float:

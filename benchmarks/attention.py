@@ -87,7 +87,7 @@ def _compare(bench: Bench, name: str, tree: "TokenTree", device: str) -> list[Re
 def _candidates(tree: "TokenTree", device: str) -> "Sequence[Backend]":
     from upturn.training.optimisation.forward import backends
 
-    return backends(device, len(tree.token_ids), len(tree.starts) == 1)
+    return backends(device, len(tree.token_ids), len(tree.starts) == 1, is_half=device != "cpu")
 
 
 def _attention_pass(tree: "TokenTree", backend: "Backend", device: str) -> "Callable[[], Sequence[Tensor]]":

@@ -8,7 +8,7 @@ from benchmarks.agreement import BFLOAT16_TOLERANCE, Agreement
 from benchmarks.comparison import Pair, alternate, memory_ratio, result, speedup, spread
 from benchmarks.library_update import UTILISATION
 from benchmarks.machine import NO_DEVICE, find_device, nameplate_rate
-from benchmarks.measurement import Bench, Measurement, RecordedRollouts, record_rollouts
+from benchmarks.measurement import LIBRARY, Bench, Measurement, RecordedRollouts, record_rollouts
 from benchmarks.trl_baseline import DEFAULT_MICRO_BATCH, gigabytes, require_trl
 from benchmarks.worker import Worker
 from benchmarks.workloads import update_flops
@@ -33,6 +33,9 @@ def measure_gpu(bench: Bench) -> Measurement:
         "trl", gradient_checkpointing=True, micro_batch=micro_batch, precision=PRECISION
     )
     library_settings = recorded.settings("library", optimiser={"precision": PRECISION})
+    checkpointing_settings = recorded.settings(
+        "checkpointing", optimiser={"precision": PRECISION, "gradient_checkpointing": "full"}
+    )
     with ExitStack() as stack:
         bench.log("gpu: TRL with its default settings")
         trl = stack.enter_context(Worker(TRL, trl_settings, bench.threads))
@@ -41,11 +44,16 @@ def measure_gpu(bench: Bench) -> Measurement:
         agreements = _check_agreements(recorded, trl, library)
         bench.log(f"gpu: {bench.repetitions} alternating pairs of steps, products of large matrices in between")
         pairs = alternate(trl.step, library.step, bench.repetitions)
+    bench.log(f"gpu: {bench.repetitions} steps of the library with gradient checkpointing, as TRL")
+    with Worker(LIBRARY, checkpointing_settings, bench.threads) as checkpointing:
+        less = [Pair(pair.baseline, checkpointing.step()) for pair in pairs]
     name = str(library.prepared.values["device_name"])
     utilisation = _measure_utilisation(recorded, pairs, name)
     results = (
         result("gpu_speedup_vs_trl_default", speedup(pairs), "×", bench.bar(3.0)),
         result("gpu_memory_vs_trl_default", memory_ratio(pairs), "share"),
+        result("gpu_speedup_checkpointing", speedup(less), "×"),
+        result("gpu_memory_checkpointing", memory_ratio(less), "share", bench.bar(0.5, is_upper=True)),
         result("gpu_gradient_distance_vs_trl", agreements["library_and_trl"].whole, "relative"),
         result("gpu_mean_logprob_gap", library.prepared.number("mean_logprob_gap"), "nats"),
         *utilisation.results,
@@ -60,7 +68,10 @@ def measure_gpu(bench: Bench) -> Measurement:
         "our_seconds": [round(pair.candidate.seconds, 4) for pair in pairs],
         "trl_peak_gb": gigabytes(max(pair.baseline.peak_bytes for pair in pairs)),
         "our_peak_gb": gigabytes(max(pair.candidate.peak_bytes for pair in pairs)),
+        "our_seconds_checkpointing": [round(pair.candidate.seconds, 4) for pair in less],
+        "our_peak_gb_checkpointing": gigabytes(max(pair.candidate.peak_bytes for pair in less)),
         "our_physical_tokens": pairs[0].candidate.number("physical_tokens"),
+        "our_attention": library.prepared.values.get("attention"),
         "our_fallbacks": sum(pair.candidate.number("fallbacks") for pair in pairs),
     }
     return Measurement(results, recorded.describe() | details | dict(utilisation.details))

@@ -63,6 +63,7 @@ class Case:
 _SHORT = Conversations(60, vocabulary=SMALL.vocabulary)
 _LONG = Conversations(1_000, vocabulary=SMALL.vocabulary)
 _LONG_WIDE = Conversations(1_000, vocabulary=WIDE.vocabulary)
+_LONG_ON_GPU = replace(_LONG, prompt_tokens=4_000, action_tokens=(60, 60), vocabulary=QWEN2_HALF_BILLION.vocabulary)
 
 CASES: Mapping[str, Case] = {
     "p60": Case(SMALL, _SHORT, {"whole": 3.5, "kept": 1.2, "shared": None}),
@@ -73,17 +74,12 @@ CASES: Mapping[str, Case] = {
     "p1000-wide-whole": Case(WIDE, _LONG_WIDE, {"whole": 8.0}, is_default=False),
     "p1000-alone": Case(SMALL, replace(_LONG, tasks=64, group_size=1), {"kept": None}),
     "p60-single": Case(SMALL, replace(_SHORT, tasks=1, group_size=1), {"kept": None}),
-    "gpu": Case(
-        QWEN2_HALF_BILLION,
-        replace(_LONG, prompt_tokens=4_000, action_tokens=(60, 60), vocabulary=QWEN2_HALF_BILLION.vocabulary),
-        {"whole": 3.0, "kept": None},
-        is_default=False,
-        is_on_gpu=True,
-    ),
+    "gpu": Case(QWEN2_HALF_BILLION, _LONG_ON_GPU, {"whole": 3.0}, is_default=False, is_on_gpu=True),
+    "gpu-kept": Case(QWEN2_HALF_BILLION, _LONG_ON_GPU, {"kept": None}, is_default=False, is_on_gpu=True),
 }
 """In the order in which they run. ``varied``: action lengths are drawn from 8 to 32, otherwise all are 20.
-``alone``: no two rollouts share a prompt. ``single``: one environment, so nothing is batched. ``gpu``: half a
-billion parameters on a CUDA device."""
+``alone``: no two rollouts share a prompt. ``single``: one environment, so nothing is batched. ``gpu`` and
+``gpu-kept``: half a billion parameters on a CUDA device."""
 
 
 def bench_rollout(bench: Bench, names: Sequence[str]) -> tuple[list[Result], dict[str, JsonValue]]:

@@ -14,7 +14,7 @@ from benchmarks.implementations.update_task import (
     save_gradient,
 )
 from benchmarks.machine import device_name, matrix_rate, now, product_rate
-from benchmarks.worker_process import Channel, Settings, serve_steps
+from benchmarks.worker_process import Channel, Settings, Values, serve_steps
 from benchmarks.workloads import build_model, make_workload, training_rows
 from upturn.config import OptimiserSettings
 from upturn.training import Stream, TokenBatch, TokenStatistics
@@ -62,7 +62,7 @@ class _Update:
         self.minibatch = [Stream(rows, self.objective, float(workload.written_tokens))]
         self.trainer.optimiser.adamw[0].register_step_pre_hook(self._save_first_gradient)
 
-    def step(self) -> dict[str, float]:
+    def step(self) -> Values:
         """Figures of one timed step."""
         started = now(self.task.device)
         metrics = self.trainer.step(self.minibatch)
@@ -72,6 +72,7 @@ class _Update:
             "loss": metrics.loss,
             "physical_tokens": metrics.physical_tokens,
             "fallbacks": metrics.fallbacks,
+            "attention": dict(metrics.attention),
             **self.objective.pop_gaps(),
         }
 
@@ -99,11 +100,11 @@ def serve_utilisation(channel: Channel, settings: Settings) -> None:
     first = update.step()
     before = _product_rate(device)
 
-    def step() -> dict[str, float]:
+    def step() -> Values:
         nonlocal before
         figures, after = update.step(), _product_rate(device)
         best, before = max(before, after), after
-        return figures | {"matrix_rate": best}
+        return {**figures, "matrix_rate": best}
 
     serve_steps(channel, {**first, "device_name": device_name(device)}, step)
 

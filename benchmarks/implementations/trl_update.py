@@ -48,7 +48,7 @@ def serve_update(channel: Channel, settings: Settings) -> None:
         trainer = _RecordedTrainer(
             clock=clock,
             old_logprobs=_old_logprobs(workload, task.load_model_logprobs()),
-            model=build_model(task.model),
+            model=build_model(task.model, task.device),
             reward_funcs=_recorded_reward,
             args=_config(folder, workload, device=task.device, settings=settings),
             train_dataset=Dataset.from_dict({"prompt": ["recorded"]}),

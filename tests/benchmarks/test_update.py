@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     monkeypatch.setattr(measurement, "DENSE", "fake_implementations:dense")
-    for module in (measurement, against_trl, library_update):
+    for module in (measurement, against_trl, library_update, gpu):
         monkeypatch.setattr(module, "LIBRARY", "fake_implementations:library")
     monkeypatch.setattr(library_update, "UTILISATION", "fake_implementations:library")
     monkeypatch.setattr(library_update, "COPYING", "fake_implementations:copying")
@@ -173,6 +173,9 @@ def test_gpu_rows_have_speed_memory_utilisation_and_device_name(
         True,
     )  # TRL 10 s, bfloat16 half a second
     assert rows["gpu_memory_vs_trl_default"]["value"] == 0.125  # of the 8 GB that eight rows at once take
+    assert rows["gpu_speedup_checkpointing"]["value"] == 20.0
+    memory = rows["gpu_memory_checkpointing"]
+    assert (memory["value"], memory["bar"], memory["holds"]) == (0.0625, "<= 0.5", True)
     assert rows["gpu_gradient_distance_vs_trl"]["value"] == 0.0
     assert rows["gpu_mean_logprob_gap"]["value"] == 0.01
     share = rows["gpu_utilisation"]["value"]

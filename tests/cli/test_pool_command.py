@@ -13,10 +13,11 @@ from benchmarks.errands import MODEL
 from tests.loop.trainers.traffic.traffic_pool import episode, rating, store
 from upturn.cli.ingest import ingest
 from upturn.cli.pool import pool_app
+from upturn.dialects import Conversation, Message, ModelAnswer, Text, TokenUsage
 from upturn.errors import IngestError, StoreError, UpturnError
 from upturn.pool import Pool, missing_reward
 from upturn.pool.exporter import Exported
-from upturn.records import Evaluation, GateResult
+from upturn.records import Call, CallContent, Evaluation, GateResult, fields_json
 
 DATA = Path(__file__).parents[1] / "data" / "pool"
 TAU = DATA / "tau_bench_small.json"
@@ -305,3 +306,36 @@ def test_ready_shows_what_can_train_on_traffic(tmp_path: Path) -> None:
     )
     refused = run_json("pool", "ready", "--pool", path, "--config", endpoints, exit_code=1)["traffic"]
     assert {way["refusal"].partition(":")[0] for way in refused.values()} == {"the configuration trains no agent"}
+
+
+def test_a_pool_is_copied_while_it_is_written(tmp_path: Path) -> None:
+    path = store(tmp_path / "pool.db", *episode("a", "open", "user.open"))
+    with Pool.open(path):
+        copied = run_json("pool", "copy", "--pool", path, "--out", tmp_path / "copy.db")
+    assert copied["records"]["trajectories"] == 1
+    again = run("pool", "copy", "--pool", path, "--out", tmp_path / "copy.db")
+    assert "exists; name a new file for the copy" in str(again.exception)
+    assert isinstance(
+        run("pool", "copy", "--pool", tmp_path / "x.db", "--out", tmp_path / "y.db").exception, StoreError
+    )
+    assert isinstance(run("pool", "copy", "--pool", path, "--out", tmp_path / "no" / "y.db").exception, StoreError)
+    assert sorted(file.suffix for file in tmp_path.iterdir() if "part" in file.name) == []
+    with Pool.open(tmp_path / "copy.db") as pool:
+        assert len(pool.selected(tenant="default")) == 1
+
+
+def test_idle_episodes_are_sealed_by_a_command(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    messages = fields_json(Conversation((Message("user", (Text("open"),)),)))
+    answer = fields_json(ModelAnswer("a", "nano", (Text("user.open"),), "stop", TokenUsage()))
+    with Pool.open(path) as pool:
+        pool.append(
+            Call("a", "default", "run", "default", "chat", "gpt@1", "answered"),
+            CallContent("a", "default", messages, answer=answer),
+            rating("run", 1.0),
+        )
+    ready = run_json("pool", "ready", "--pool", path, exit_code=1)["traffic"]["sft"]
+    assert "omitted episodes: 1 with feedback that are not sealed (`upturn pool seal`)" in ready["refusal"]
+    assert values(run_json("pool", "seal", "--pool", path)) == {"sealed": 0, "deleted": 0}
+    assert values(run_json("pool", "seal", "--pool", path, "--idle-hours", 0)) == {"sealed": 1, "deleted": 0}
+    assert run_json("pool", "ready", "--pool", path, exit_code=1)["traffic"]["sft"]["number"] == 1

@@ -17,6 +17,7 @@ from upturn.config import (
     PARALLEL,
     Limits,
     SamplingSettings,
+    SandboxLimits,
     TimeoutConfig,
     UpstreamConfig,
     parse_settings,
@@ -27,14 +28,14 @@ from upturn.models import ChatEndpoint, Renderer, RetryPolicy
 from upturn.records import AgentVersion, JsonValue, Tool
 
 if TYPE_CHECKING:
-    from upturn.agents.program import MakeUpstream, Program, ProgramModels
+    from upturn.agents.program import MakeUpstream, Program, ProgramCommand, ProgramModels
     from upturn.models.upstreams import Endpoint
 
 DEFAULT_TEMPERATURE = 1.0
 """The temperature at which recorded log-probs are those of the sampling distribution."""
 TIMEOUT_SECONDS, RETRIES = 60.0, 2
 """Of a call to an endpoint: seconds of one try, and further tries."""
-_PROGRAM = ("import_path", "command", "parallel", "models")
+_PROGRAM = ("import_path", "command", "parallel", "models", "sandbox", "readable")
 PARAMETERS: Mapping[str, Sequence[str]] = {
     "local_model": ("temperature", "sampling", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
     "endpoint": (
@@ -192,14 +193,19 @@ def _number(version: AgentVersion, name: str, default: float) -> float:
     return value
 
 
-def _program(version: AgentVersion) -> "Program | Sequence[str]":
+def _program(version: AgentVersion) -> "Program | ProgramCommand":
     """Raises ConfigError unless the version has either a function or a command."""
+    from upturn.agents.program import program_command
+
+    sandbox, readable = version.parameters.get("sandbox"), version.parameters.get("readable", [])
+    limits = parse_settings(SandboxLimits, sandbox) if isinstance(sandbox, Mapping) else None
+    assert isinstance(readable, list | tuple)
     match version.parameters.get("import_path"), version.parameters.get("command"):
         case str() as path, None:
             program: Callable[..., Any] = load_function(path, "attempt")
             return program
         case None, [_, *_] as command if all(isinstance(part, str) for part in command):
-            return [str(part) for part in command]
+            return program_command(list(map(str, command)), limits, list(map(str, readable)))
         case path, command:
             raise ConfigError(
                 [

@@ -2,12 +2,13 @@
 
 import os
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
+from time import time
 from typing import Annotated, TextIO
 
 import typer
@@ -22,6 +23,7 @@ from upturn.pool import (
     Experience,
     Pool,
     Selection,
+    copy_pool,
     counts,
     coverage,
     export,
@@ -116,6 +118,85 @@ def ready(
     if not report.is_ready:
         print_message(f"not ready: {len(advice)} of {len(report.checks)} prerequisites failed")
         raise typer.Exit(1)
+
+
+@pool_app.command("calls")
+def calls(*, pool: PoolPath = POOL_PATH, tenant: Tenant = "default", as_json: AsJson = False) -> None:
+    """Show what share of the model calls of each program goes on with an earlier call's tokens, so that a whole
+    conversation is one training row; with the causes of the others and their cures.
+    """
+    from upturn.agents.program import ContinuityCounter
+
+    by_agent = defaultdict[str, ContinuityCounter](ContinuityCounter)
+    with Pool.open(pool, read_only=True) as opened:
+        for experience in opened.experiences(tenant=tenant):
+            agent, _, _ = experience.trajectory.agent_version.partition("@")
+            by_agent[agent].add(experience.trajectory)
+    measured = {agent: counter.result() for agent, counter in sorted(by_agent.items())}
+    programs = {agent: counted for agent, counted in measured.items() if counted.calls}
+    results = [
+        Result(f"continued_calls {agent}", counted.share or 0.0, "share", n=counted.calls)
+        for agent, counted in programs.items()
+    ]
+    details = {
+        agent: {
+            "attempts": counted.attempts,
+            "undelivered": counted.undelivered,
+            "causes": {name: cause._asdict() for name, cause in counted.causes.items()},
+        }
+        for agent, counted in programs.items()
+    }
+    emit("pool calls", results, {"programs": details} if as_json else {}, as_json=as_json)
+    if as_json:
+        return
+    if not programs:
+        print_message("no trajectory in the pool is of a program with a local model")
+    for agent, counted in programs.items():
+        for name, cause in counted.causes.items():
+            typer.echo(f"{agent}: {cause.calls} calls began a row ({name}): {cause.cure}")
+            if cause.example:
+                typer.echo(f"  for example: {cause.example}")
+        if counted.undelivered:
+            typer.echo(f"{agent}: {counted.undelivered} answers reached no program, and are not trained")
+
+
+@pool_app.command("copy")
+def copy(
+    *,
+    pool: PoolPath = POOL_PATH,
+    out: Annotated[Path, typer.Option("--out", help="File of the copy; it must not exist.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a pool, also while a gateway writes it, for example to train on the copy."""
+    copy_pool(pool, out)
+    with Pool.open(out, read_only=True) as opened:
+        stored = counts(opened, tenant=ALL_TENANTS)
+    emit("pool copy", [], {"file": str(out), "records": stored._asdict()}, as_json=as_json)
+
+
+@pool_app.command("seal")
+def seal(
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    all_tenants: AllTenants = False,
+    idle_hours: Annotated[
+        float, typer.Option("--idle-hours", min=0, help="Hours since the last call of an episode.")
+    ] = 24.0,
+    as_json: AsJson = False,
+) -> None:
+    """Seal the gateway's episodes that had no call for some time, so that they can be trained on.
+
+    Later calls of these episodes are refused. Seal in a copy of the pool (`upturn pool copy`) where they should not
+    be; a pool that a running gateway writes is refused.
+    """
+    from upturn.loop.online import seal_idle
+
+    scope = ALL_TENANTS if all_tenants else tenant
+    with Pool.open(pool) as opened:
+        done = seal_idle(opened, tenant=scope, before=time() - idle_hours * 3_600)
+    results = [Result("sealed", float(done.sealed), "episodes"), Result("deleted", float(done.deleted), "episodes")]
+    emit("pool seal", results, {"tenant": "all" if all_tenants else tenant}, as_json=as_json)
 
 
 @pool_app.command("validate")

@@ -22,6 +22,7 @@ FEWEST_HELDOUT = 30
 
 _OF_CALLS = {"supports", "max_input_tokens"}
 """For agents that answer model calls."""
+_OF_SANDBOXES = {"readable", "limits"}
 _OF_PROGRAMS = {"import_path", "command", "program"}
 _SETTINGS_BY_KIND = {
     "local_model": {
@@ -127,16 +128,20 @@ def _agents(config: Config) -> Iterator[Contradiction]:
 
 def _agent(agent: AgentConfig, prefix: str) -> Iterator[Contradiction]:
     shown = "local program" if agent.kind == "program" and agent.has_local_model else agent.kind
-    kind = f"{prefix}.kind = {agent.kind!r}"
+    kind = f"{prefix}.kind = {agent.kind!r}" + (f" and no {prefix}.url" if shown == "local program" else "")
     for name in _REQUIRED_BY_KIND[shown]:
         if not getattr(agent, name):
             yield Contradiction((f"{prefix}.{name}", f"{prefix}.kind"), f"{kind} needs {prefix}.{name}; set it")
     if agent.kind == "program" and bool(agent.command) == bool(agent.import_path):
         settings = (f"{prefix}.import_path", f"{prefix}.command")
         yield Contradiction(settings, f"{kind} needs either {' or '.join(settings)}; set one of them")
+    if agent.program.sandbox and not agent.command:
+        settings = (f"{prefix}.program.sandbox", f"{prefix}.command")
+        yield Contradiction(settings, f"{settings[0]} = true needs {settings[1]}: a function runs in this process")
+    if not agent.program.sandbox:
+        section, reason = f"{prefix}.program", f"without {prefix}.program.sandbox = true"
+        yield from without_effect(agent.program, section, f"{section}.sandbox", reason, names=_OF_SANDBOXES)
     unused = set().union(*_SETTINGS_BY_KIND.values()) - _SETTINGS_BY_KIND[shown]
-    if shown == "local program":
-        kind = f"{kind} and no {prefix}.url"
     yield from without_effect(agent, prefix, f"{prefix}.kind", f"with {kind}; remove one of them", names=unused)
 
 

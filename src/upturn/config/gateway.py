@@ -82,8 +82,8 @@ class GatewayConfig(Settings):
     max_body_bytes: Count = 32_000_000
     """Largest body of a request. Images by value need most."""
     keep_days: Positive = 30.0
-    """Days for which the contents of calls are kept. Decisions, usage and costs stay; episodes with feedback or a
-    seal are stored as trajectories, which stay too."""
+    """Days for which the contents of calls are kept. Decisions, usage and costs stay. Sealed episodes are stored as
+    trajectories, which stay too; an episode with feedback is sealed when it had no call for half of this time."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields names that occur twice, rules that are out of reach, and a primary metric without weight."""

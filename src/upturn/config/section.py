@@ -172,8 +172,25 @@ class AgentEligibility(AgentSource):
 DEFAULT_CONTEXT_TOKENS = 512
 """Maximum context of a local agent when ``max_tokens`` is unset; bounds the cache's memory. The meaning of
 ``environment.max_tokens`` and docs/models.md name it."""
+_Bytes = Annotated[int, Field(ge=2**20, le=2**50)]
 PARALLEL = 16
 """Attempts of a program at a time."""
+
+
+@settings
+class SandboxLimits(Settings):
+    """What one command in a sandbox may use."""
+
+    max_processes: Count = 256
+    """Processes and threads together."""
+    memory_bytes: _Bytes = 4 * 2**30
+    """Address space of each process. Node.js with WebAssembly reserves more than it uses: give it 32 GiB."""
+    file_bytes: _Bytes = 2**28
+    """Size of each file that it writes."""
+    temporary_bytes: _Bytes = 2**26
+    """Of ``/tmp``, which is empty at each start; ``/dev/shm`` has a quarter of it."""
+    max_open_files: Count = 1024
+    """Of each process."""
 
 
 @settings
@@ -185,6 +202,13 @@ class ProgramConfig(Settings):
     models: dict[str, str] = field(default_factory=dict)
     """Further models that the program names in its calls: the name there, and the name of the agent that answers,
     such as ``{ "gpt-5" = "helper" }``. Only the program's own ``model`` is trained."""
+    sandbox: bool = False
+    """For a command: it runs in a sandbox, without network but for its model calls, and without files of this
+    machine but its folder, read-only ones of the system and those of the command (docs/sandbox.md)."""
+    readable: tuple[FilePath, ...] = ()
+    """More files and folders that it may read in the sandbox."""
+    limits: SandboxLimits = SandboxLimits()
+    """Of the sandbox."""
 
 
 @settings
@@ -250,25 +274,6 @@ class Limits(Settings):
     max_seconds: Positive | None = None
     """Maximum wall-clock seconds of one trajectory. At the limit it ends even during an action of the agent, whose
     turn is then not recorded; an environment's step is never interrupted. Unset = no limit."""
-
-
-_Bytes = Annotated[int, Field(ge=2**20, le=2**50)]
-
-
-@settings
-class SandboxLimits(Settings):
-    """What one command in a sandbox may use."""
-
-    max_processes: Count = 256
-    """Processes and threads together."""
-    memory_bytes: _Bytes = 4 * 2**30
-    """Address space of each process. Node.js with WebAssembly reserves more than it uses: give it 32 GiB."""
-    file_bytes: _Bytes = 2**28
-    """Size of each file that it writes."""
-    temporary_bytes: _Bytes = 2**26
-    """Of ``/tmp``, which is empty at each start; ``/dev/shm`` has a quarter of it."""
-    max_open_files: Count = 1024
-    """Of each process."""
 
 
 @settings

@@ -31,7 +31,7 @@ from upturn.gateway.openapi import EPISODE_PATH, describe_calls
 from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.router_state import state_routes
 from upturn.gateway.task_routes import task_routes
-from upturn.loop.online import OnlineService, TaskQueue
+from upturn.loop.online import OnlineService, TaskQueue, seal_rated
 from upturn.pool.calls import delete_contents
 
 _OPEN_PATHS = frozenset(("/health", "/ready", "/openapi.json"))
@@ -157,11 +157,16 @@ async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _delete_old_contents(parts: Parts) -> None:
-    """Deletes what was said in calls once it is older than ``keep_days``, now and every hour."""
+    """Deletes what was said in calls once it is older than ``keep_days``, now and every hour.
+
+    Episodes with feedback are sealed when they had no call for half of that time: they remain as trajectories.
+    """
     while True:
         days = parts.settings.keep_days if parts.keep_days is None else parts.keep_days()
+        kept, now, pool = days * 86_400.0, time(), parts.service.pool
         try:
-            await asyncio.to_thread(delete_contents, parts.service.pool, time() - days * 86_400.0)
+            await seal_rated(pool, parts.service.seal, before=now - kept / 2)
+            await asyncio.to_thread(delete_contents, pool, now - kept)
         except UpturnError:
             _log.exception("old contents of calls could not be deleted; the next try is in an hour")
         await asyncio.sleep(3_600.0)

@@ -45,7 +45,7 @@ from upturn.models.renderer import (
     write_parts,
 )
 from upturn.models.scripted import ScriptedModel
-from upturn.models.shipped import CARD, SHIPPED, load_local, model_folder, rebuild_hint
+from upturn.models.shipped import CARD, SHIPPED, load_local, load_renderer, model_folder, rebuild_hint
 from upturn.models.teacher import RemoteTeacher, Scores, Scoring, ScoringSettings
 from upturn.models.template_profile import call_id, tool_schema, tools_prompt
 from upturn.models.transport import RetryPolicy
@@ -100,6 +100,7 @@ __all__ = [
     "first_message",
     "last_message",
     "load_local",
+    "load_renderer",
     "local_folder",
     "model_folder",
     "next_prompt",

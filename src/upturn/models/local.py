@@ -203,6 +203,31 @@ def with_tokenizer(name: str, folder: Path, model: "PreTrainedModel") -> LocalMo
     return LocalModel(model, tokenizer, chat, name)
 
 
+def folder_renderer(name: str, folder: Path, *, options: Mapping[str, JsonValue] | None = None) -> Renderer:
+    """The renderer of a model without tools, from its folder's tokenizer: no weights are loaded.
+
+    Raises ModelError where the tokenizer is damaged or its prompt format is unknown, and for options that the
+    template does not have.
+    """
+    unloaded: Any = _Unloaded(_generation_config(folder) if _has_template(folder) else None)
+    return with_tokenizer(name, folder, unloaded).renderer(options=options)
+
+
+class _Unloaded(NamedTuple):
+    """What a renderer reads of a model."""
+
+    generation_config: Any
+
+
+def _generation_config(folder: Path) -> Any:
+    from transformers import AutoConfig, GenerationConfig
+
+    with suppress(OSError):  # the folder has none, and the model's configuration applies
+        return GenerationConfig.from_pretrained(folder, local_files_only=True)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return GenerationConfig.from_model_config(config)
+
+
 def check_files(name: str, folder: Path, *, remedy: str) -> None:
     """Raises ModelError naming the first file that a folder lacks."""
     weights = "model.safetensors"

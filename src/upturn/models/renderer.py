@@ -218,6 +218,10 @@ class CompactRenderer:
         """``call<|end|>``; raises RecordError when a name in the action is not an identifier."""
         return (*self._encode(write_call(action)), self._end)
 
+    def write_text(self, text: str) -> tuple[int, ...]:
+        """``text<|end|>``, whether it is a call or not."""
+        return (*self._encode(text), self._end)
+
     def read(self, token_ids: Sequence[int]) -> ParsedOutput:
         """The call before ``<|end|>``. Truncated output, or output with special tokens inside, has no action."""
         is_ended = bool(token_ids) and token_ids[-1] == self._end

@@ -6,7 +6,18 @@ from hashlib import sha256
 from pathlib import Path
 
 from upturn.errors import ModelError
-from upturn.models.local import LocalModel, Precision, check_files, load_folder, load_model, tokenizer_folder
+from upturn.models.local import (
+    LocalModel,
+    Precision,
+    check_files,
+    find_folder,
+    folder_renderer,
+    load_folder,
+    load_model,
+    tokenizer_folder,
+)
+from upturn.models.renderer import Renderer
+from upturn.records import JsonValue
 
 SHIPPED: Mapping[str, Path] = {"nano": Path(__file__).parent / "nano"}
 """Folders of the shipped models by name: config, weights (bfloat16), tokenizer, card."""
@@ -28,6 +39,16 @@ def load_local(name: str, *, precision: Precision = "float32", device: str = "cp
     check_files(name, SHIPPED[name], remedy=rebuild_hint(name))
     _check_shipped(name)
     return load_folder(name, SHIPPED[name], precision=precision, device=device, remedy=rebuild_hint(name))
+
+
+def load_renderer(name: str, *, options: Mapping[str, JsonValue] | None = None) -> Renderer:
+    """The renderer of a model without tools, from its tokenizer: no weights are loaded.
+
+    Raises ModelError where there is no such model or its prompt format is unknown, and for options that its chat
+    template does not have.
+    """
+    folder = model_folder(name)
+    return folder_renderer(name, folder if folder.is_dir() else find_folder(name), options=options)
 
 
 def rebuild_hint(name: str) -> str:

@@ -20,7 +20,7 @@ from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics
-from upturn.pool.store import Pool, PoolSink
+from upturn.pool.store import Pool, PoolSink, copy_pool
 
 __all__ = [
     "ALL_TENANTS",
@@ -41,6 +41,7 @@ __all__ = [
     "Selection",
     "States",
     "check_source",
+    "copy_pool",
     "correction_pairs",
     "counts",
     "coverage",

@@ -8,9 +8,10 @@ releases, runs and limits of agents change state; earlier states stay in the his
 
 import fcntl
 import os
+import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from time import time
 from types import TracebackType
@@ -230,6 +231,28 @@ def _is_at_head(path: Path) -> bool:
         return is_at_head(engine)
     finally:
         engine.dispose()
+
+
+def copy_pool(path: Path, target: Path) -> None:
+    """Copies a pool, also while another process writes it; the copy has what was stored when it began.
+
+    Raises StoreError for a file that is no pool of this version, and where the target exists or cannot be written.
+    """
+    if target.exists():
+        raise StoreError(f"{str(target)!r} exists; name a new file for the copy")
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with (
+            Pool.open(path, read_only=True),
+            closing(sqlite3.connect(path)) as source,
+            closing(sqlite3.connect(part)) as copy,
+        ):
+            source.backup(copy)
+        part.replace(target)
+    except (OSError, sqlite3.Error) as exc:
+        raise StoreError(f"the pool {str(path)!r} cannot be copied to {str(target)!r}: {exc}") from exc
+    finally:
+        part.unlink(missing_ok=True)
 
 
 class WriterLock:

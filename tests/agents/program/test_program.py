@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import sys
 import textwrap
 import time
@@ -15,9 +16,17 @@ import pytest
 from tests.agents.model_server import Served, serving
 from tests.agents.test_native_calls import KIT, answered, call_of, office_task, oracle_actions
 from upturn.agents import Attempt, ProgramAgent, RolloutRequest, Setting, build, rollout
-from upturn.agents.program import CapturedCall, CapturedCalls, ProgramModels, captured_calls, endpoint_model
+from upturn.agents.program import (
+    CapturedCall,
+    CapturedCalls,
+    ProgramCommand,
+    ProgramModels,
+    captured_calls,
+    endpoint_model,
+    program_command,
+)
 from upturn.agents.program.captured_call import stored_calls
-from upturn.config import Limits, UpstreamConfig
+from upturn.config import Limits, SandboxLimits, UpstreamConfig
 from upturn.dialects import DIALECTS, Message, ModelRequest, Text, TokenUsage
 from upturn.environments import tools_of, verify
 from upturn.errors import ConfigError
@@ -345,10 +354,10 @@ COMMAND = """
 """
 
 
-def command(path: Path, source: str = COMMAND, *arguments: str) -> list[str]:
+def command(path: Path, source: str = COMMAND, *arguments: str) -> ProgramCommand:
     script = path / "program.py"
     script.write_text(textwrap.dedent(source))
-    return [sys.executable, "-S", str(script), *arguments]
+    return program_command([sys.executable, "-S", str(script), *arguments])
 
 
 def test_a_command_acts_by_its_output(tmp_path: Path) -> None:
@@ -373,6 +382,27 @@ def test_a_command_that_fails_or_never_ends_ends_its_rollout(tmp_path: Path) -> 
     source = f"import time, pathlib\ntime.sleep(1.5)\npathlib.Path({str(mark)!r}).touch()"
     assert ended(source, max_seconds=0.3) == ("time_limit", "")
     assert not mark.exists()
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+def test_a_command_in_a_sandbox_reaches_its_model_and_nothing_else(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    source = COMMAND.replace('print("I think', f'assert not os.path.exists({str(secret)!r})\n    print("I think')
+    run_here = command(tmp_path, source, write_call(ACTIONS[0]))
+    with serving(echo) as served:
+        trajectory = run(replace(run_here, sandbox=SandboxLimits()), served)
+    assert (trajectory.outcome, trajectory.error) == ("finished", "")
+    assert trajectory.turns[0].action == replace(ACTIONS[0], thought="I think, then act.")
+
+
+def test_files_of_a_command_are_those_of_the_folders_of_import_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    known = program_command(["python", "agent.py", "other.py", "--fast", "/x", "."])
+    assert known.command == ("python", str(tmp_path / "agent.py"), "other.py", "--fast", "/x", ".")
 
 
 def test_text_without_a_call_is_an_error_unless_a_tool_takes_it() -> None:

@@ -9,13 +9,13 @@ import httpx2
 import pytest
 
 from upturn.agents import Attempt, RolloutRequest, Setting, build, rollout
-from upturn.agents.program import captured_calls, program_rows
+from upturn.agents.program import captured_calls, continuity, program_rows
 from upturn.config import Limits, SamplingSettings
 from upturn.environments import one_step
 from upturn.models import GLUE, Generation, GenerationRequest, load_local
 from upturn.models.engine import LocalEngine
 from upturn.models.upstreams import script_for
-from upturn.records import Action, AgentVersion, Trajectory
+from upturn.records import Action, AgentVersion, Observation, Trajectory
 
 KIT = one_step(
     "say", lambda rng: (f"say {rng.choice(['red', 'blue'])}", {}), lambda action, _: bool(action.parameters)
@@ -257,3 +257,31 @@ def test_calls_of_another_model_render_as_the_model_would_have_read_and_written_
     ]
     assert all(row.token_ids[span.stop - 1] in RENDERER.stop_ids for span in row.spans)
     assert [call.is_own for calls in captured_calls(trajectory) for call in calls] == [True] * 3
+
+
+def test_what_continues_is_counted_and_what_does_not_has_a_cause_and_a_cure() -> None:
+    async def work(attempt: Attempt) -> str:
+        answers = [await ask(attempt, {"role": "system", "content": "It is 9:00."}, attempt.task)]
+        answers.append(
+            await ask(
+                attempt,
+                {"role": "system", "content": "It is 9:01."},
+                attempt.task,
+                message_of(answers[0]),
+                "Go on.",
+            )
+        )
+        return ""
+
+    clocks, _ = run(work)
+    counted = continuity(
+        [run(converse)[0], clocks, Trajectory("t", "k", "a@1", (), Observation(""), "finished", "sampled")]
+    )
+    assert (counted.attempts, counted.calls, counted.undelivered) == (2, 5, 0)
+    assert counted.share == 4 / 5
+    (cause,) = counted.causes.items()
+    assert cause[0] == "system_prompt"
+    assert cause[1].calls == 1
+    assert "put what changes in it, such as the time" in cause[1].cure
+    assert "'It is 9:00.' before, 'It is 9:01.' now" in cause[1].example
+    assert continuity([]).share is None

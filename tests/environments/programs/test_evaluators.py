@@ -53,7 +53,9 @@ def test_an_exit_code_of_zero_is_a_success() -> None:
 
 
 def test_a_function_has_no_exit_code_so_its_reward_is_missing() -> None:
-    assert (evaluation(kit("exit_code")).verdict, evaluation(kit("exit_code")).score) == ("missing", None)
+    result = evaluation(kit("exit_code"))
+    assert (result.verdict, result.score) == ("missing", None)
+    assert result.gates[0].detail.endswith("there is no exit code: only a command that ends by itself has one")
 
 
 def test_an_answer_is_compared_in_any_form() -> None:

@@ -307,6 +307,12 @@ def test_an_evaluate_with_an_unknown_parameter_is_refused() -> None:
         WorldError, match="evaluate of 'sums' has the parameter 'folder'; it may have any of: task, "
     ):
         sums(evaluate=lambda folder: folder is not None)
+
+    async def later(workspace: Path) -> bool:
+        return workspace.is_dir()
+
+    with pytest.raises(WorldError, match="evaluate of 'sums' must be an ordinary function, not async"):
+        sums(evaluate=later)
     assert ATTEMPT_PARTS[:3] == ("task", "trajectory", "workspace")
 
 

@@ -58,6 +58,12 @@ def test_merged_state_holds_merged_weights_under_the_original_names() -> None:
         torch.testing.assert_close(merged[f"{part}.weight"], base[f"{part}.weight"] + 3 * (up @ down))
 
 
+def test_an_adapter_is_not_merged_into_weights_in_bfloat16() -> None:
+    engine = LocalEngine(adapted_model().bfloat16(), slots=2, max_length=40)
+    assert engine.forward == "modules"
+    assert "its adapter would be rounded off" in str(engine.forward_reason)
+
+
 def test_the_hash_equals_that_of_the_merged_model() -> None:
     model, plain = adapted_model(), build_model()
     with torch.no_grad():

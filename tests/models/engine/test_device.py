@@ -9,7 +9,8 @@ import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from upturn.models import Generation, GenerationRequest
-from upturn.models.engine import LocalEngine
+from upturn.models.engine import LocalEngine, direct
+from upturn.models.engine.replay import Replays, Run
 
 VOCABULARY = 61
 
@@ -80,3 +81,57 @@ def test_the_same_requests_give_the_same_tokens(device: str) -> None:
         _sample(LocalEngine(_model(device), slots=8, max_length=200), _prompts(), temperature=1.0) for _ in range(2)
     )
     assert [generation.token_ids for generation in first] == [generation.token_ids for generation in second]
+
+
+class _Recorder:
+    """In place of a CUDA graph: replays by computing again on the fixed inputs."""
+
+    def __init__(self) -> None:
+        self.replayed = 0
+
+    def __call__(self, run: Run) -> Run:
+        def again() -> torch.Tensor:
+            self.replayed += 1
+            return run()
+
+        return again
+
+
+def _long_prompts() -> list[tuple[int, ...]]:
+    """With two that share 150 tokens, which become a shared row."""
+    long = tuple(range(50)) * 3
+    return [*_prompts(), (*long, 1), (*long, 2)]
+
+
+@pytest.mark.parametrize(("dtype", "allowed"), [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
+def test_an_engine_with_recorded_steps_gives_the_same_tokens(
+    dtype: torch.dtype, allowed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = _Recorder()
+    plain = LocalEngine(_model("cpu", dtype), slots=8, max_length=200)
+    monkeypatch.setattr(direct, "replays_for", lambda _: Replays(recorder))
+    recording = LocalEngine(_model("cpu", dtype), slots=8, max_length=200)
+    assert plain.forward == recording.forward == "direct"
+    for _ in range(2):  # the second time, cached prompts are reused
+        both = (_sample(engine, _long_prompts(), 1.0) for engine in (plain, recording))
+        for expected, actual in zip(*both, strict=True):
+            assert actual.token_ids == expected.token_ids
+            logprobs = torch.tensor(actual.logprobs), torch.tensor(expected.logprobs)
+            torch.testing.assert_close(*logprobs, rtol=0, atol=allowed)
+    assert recorder.replayed > 20
+
+
+def test_steps_are_recorded_again_after_a_change_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, model = _Recorder(), _model("cpu")
+    with monkeypatch.context() as patched:
+        patched.setattr(direct, "replays_for", lambda _: Replays(recorder))
+        engine = LocalEngine(model, slots=2, max_length=100)
+    before = _sample(engine, [(3, 4, 5)], 0.0)[0]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.flip(0))
+    engine.refresh()
+    after = _sample(engine, [(3, 4, 5)], 0.0)[0]
+    expected = _sample(LocalEngine(model, slots=2, max_length=100), [(3, 4, 5)], 0.0)[0]
+    assert after.token_ids == expected.token_ids != before.token_ids
+    assert recorder.replayed > 20

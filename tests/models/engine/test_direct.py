@@ -21,7 +21,7 @@ from transformers import (
 from tests.architectures import build
 from upturn.models.engine.attention import attend, attend_small
 from upturn.models.engine.backend import Backend, Block
-from upturn.models.engine.decoder import unsupported_reason
+from upturn.models.engine.decoder import Decoder, unsupported_reason
 from upturn.models.engine.direct import DirectModel
 from upturn.models.engine.fallback import FallbackModel, Reuse
 from upturn.models.engine.modules import ModuleModel
@@ -283,17 +283,29 @@ def test_small_and_large_attention_equal_the_plain_formula(columns: int) -> None
     torch.testing.assert_close(causal.output, scores.softmax(-1) @ value[:, :, :5])
 
 
+def test_in_bfloat16_all_weights_but_those_of_queries_keys_and_values_are_shared() -> None:
+    model = LlamaForCausalLM(LlamaConfig(**SIZES)).bfloat16()
+    decoder = Decoder(model, 64)
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    copied = [
+        name
+        for name, tensor in decoder._weights.layers[0]._asdict().items()
+        if tensor is not None and tensor.untyped_storage().data_ptr() not in own
+    ]
+    assert copied == ["qkv"]
+
+
 def test_unsupported_models_are_named_with_the_reason() -> None:
     dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     gelu = LlamaForCausalLM(LlamaConfig(**SIZES, hidden_act="gelu"))
     turning = LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=dynamic))
-    half = LlamaForCausalLM(LlamaConfig(**SIZES)).bfloat16()
+    half = LlamaForCausalLM(LlamaConfig(**SIZES)).half()
     wrapped = LlamaForCausalLM(LlamaConfig(**SIZES))
     wrapped.model.layers[1].self_attn.v_proj = torch.nn.Sequential(wrapped.model.layers[1].self_attn.v_proj)
     for model, reason in (
         (gelu, "its activation is 'gelu'"),
         (turning, "its rotary type is 'dynamic'"),
-        (half, "its weights are torch.bfloat16"),
+        (half, "its weights are torch.float16, not torch.float32 or torch.bfloat16"),
         (wrapped, "it has Sequential in place of Linear"),
     ):
         assert reason in str(unsupported_reason(model))

@@ -156,8 +156,7 @@ def _deep_half() -> PreTrainedModel:
 
 def test_rounding_of_large_logits_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _deep_half()
-    engine = LocalEngine(model, slots=2, max_length=256)
-    assert engine.forward == "modules"
+    assert LocalEngine(model, slots=2, max_length=256).forward == "direct"
     backend = ModuleModel(model, 2, 256)
     assert largest_gap(backend, model, 2, 256) * 25 / 2 > 0.1  # of the logits themselves
     right = backend.forward

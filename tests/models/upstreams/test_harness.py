@@ -178,6 +178,7 @@ def test_calls_of_a_client_are_one_row_in_every_dialect(
     asyncio.run(converse(upstream, client, len(answers), {2: "Sure?"}))
     drops = family == "qwen3"  # its template drops thoughts after a message of the user
     assert generator.causes == [None, None, None, "template" if drops else None]
+    assert [fork.cause for fork in upstream.forks] == (["template"] if drops else [])
     for number in range(1, 3 if drops else 4):
         row = generator.rows[number - 1]
         assert generator.prompts[number][: len(row)] == row

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pickle
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
@@ -213,9 +214,11 @@ def test_a_conversation_that_does_not_fit_is_the_fault_of_the_request(
 ) -> None:
     async def run() -> None:
         call = call_of(messages=[{"role": "user", "content": "word " * 600}])
-        with pytest.raises(UpstreamError, match="reads fewer than 512") as caught:
+        with pytest.raises(UpstreamError, match="maximum context length is 512 tokens") as caught:
             await answered(local(nano, engine), call)
         assert caught.value.is_fault_of_request
+        error = pickle.loads(pickle.dumps(caught.value)).as_request_error()
+        assert (error.status, error.code, error.field) == (400, "context_length_exceeded", "messages")
 
     asyncio.run(run())
 
@@ -337,7 +340,7 @@ def test_what_a_local_model_cannot_do_is_refused_by_name(
         with pytest.raises(UpstreamError) as caught:
             await answered(recording(nano, generator), call_of(dialect, **body))
         error = caught.value.as_request_error()
-        assert (error.status, error.field) == (400, field)
+        assert (error.status, error.code, error.field) == (400, "unsupported", field)
         assert message in str(error)
         assert not generator.requests
 

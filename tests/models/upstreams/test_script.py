@@ -7,17 +7,21 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from upturn.dialects import (
+    FinishReason,
     Image,
     Message,
+    ModelAnswer,
     ModelRequest,
+    Part,
     Reasoning,
     RequestError,
     Text,
+    TokenUsage,
     ToolCall,
     ToolDefinition,
     ToolResult,
 )
-from upturn.models import ChatRenderer, load_local
+from upturn.models import ChatRenderer, load_local, load_renderer
 from upturn.models.upstreams import script_for
 from upturn.models.upstreams.chat_script import ChatScript
 
@@ -146,3 +150,47 @@ def test_what_the_shipped_model_has_written_so_far_is_the_beginning_of_its_answe
         (part,) = script.read(token_ids[:length], QUESTION).parts
         assert isinstance(part, Text)
         assert line.startswith(part.text.rstrip("\ufffd"))
+
+
+WEATHER = ToolDefinition("weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+CALL = ToolCall("call_9", "weather", '{"city": "Bonn"}')
+
+
+def answer(*parts: Part, finish: FinishReason = "stop") -> ModelAnswer:
+    return ModelAnswer("a", "other", parts, finish, TokenUsage())
+
+
+@pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "llama3_1", "mistral", "lfm2_5", "glm4_6"])
+def test_an_answer_of_another_model_is_written_as_the_model_would(chat_tokenizer: Tokenizers, family: str) -> None:
+    script = script_of(chat_tokenizer(family))
+    prompt = script.prompt(QUESTION)
+    written = script.write(prompt, answer(Text("Sent the mail to Bob.")), QUESTION)
+    assert script.read(written, QUESTION).parts[-1] == Text("Sent the mail to Bob.")
+    assert written[-1] in script.stop_ids
+    script.remember(prompt, written, QUESTION)
+    continued = script.prompt(extended("Sent the mail to Bob."))
+    if continued.fork_cause is None:  # some templates show earlier answers otherwise
+        assert continued.token_ids[: len(prompt.token_ids) + len(written)] == (*prompt.token_ids, *written)
+    cut = script.write(prompt, answer(Text("Sent the mail to Bob."), finish="length"), QUESTION)
+    assert cut == written[:-1]
+
+
+@pytest.mark.parametrize("family", ["qwen2_5", "qwen3"])
+def test_calls_of_another_model_are_written_in_the_models_format(chat_tokenizer: Tokenizers, family: str) -> None:
+    script = script_of(chat_tokenizer(family))
+    request = replace(QUESTION, tools=(WEATHER,))
+    written = script.write(script.prompt(request), answer(CALL, finish="tool_calls"), request)
+    (call,) = (part for part in script.read(written, request).parts if isinstance(part, ToolCall))
+    assert (call.name, call.arguments) == ("weather", '{"city": "Bonn"}')
+
+
+def test_an_answer_that_would_read_otherwise_is_refused(chat_tokenizer: Tokenizers) -> None:
+    script = script_of(chat_tokenizer("qwen2_5"))
+    with pytest.raises(RequestError, match="would read its own answer as"):  # without tools no call is read
+        script.write(script.prompt(QUESTION), answer(CALL, finish="tool_calls"), QUESTION)
+    compact = script_for(load_renderer("nano"), "")
+    prompt = compact.prompt(QUESTION)
+    written = compact.write(prompt, answer(Text("teams.post")), QUESTION)
+    assert compact.read(written, QUESTION) == ((Text("teams.post"),), "stop")
+    with pytest.raises(RequestError, match="would read its own answer as"):
+        compact.write(prompt, answer(CALL), QUESTION)

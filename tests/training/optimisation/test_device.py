@@ -55,6 +55,7 @@ def _plain_logprobs(model: PreTrainedModel, row: TrainingRow) -> torch.Tensor:
     return logprobs
 
 
+@pytest.mark.filterwarnings("default")  # compiling warns about torch's own code
 @pytest.mark.parametrize("tokens", [0, 1 << 20], ids=["masked", "by node"])
 def test_logprobs_and_gradients_equal_plain_torch(
     device: str, tokens: int, monkeypatch: pytest.MonkeyPatch
@@ -69,6 +70,7 @@ def test_logprobs_and_gradients_equal_plain_torch(
     packed = Forward(model, packing="tree", precision="float32")
     (batch,) = packed.batches(rows, max_tokens=4096)
     assert batch.tree is not None and packed.fallbacks == 0
+    assert packed.attention_of(batch) == ("streamed" if device == "cpu" else "by_node" if tokens else "flex")
     with packed.prepare(batch):
         logprobs = packed.logprobs(batch)
         (logprobs * torch.from_numpy(batch.written.weights).to(device)).sum().backward()
@@ -99,3 +101,24 @@ def test_a_step_moves_the_weights_as_on_the_cpu(device: str) -> None:
         # Adam's first step is the sign of the gradient, so a gradient that is 0 but for rounding may flip it
         agrees = (parameter.detach().cpu() - other.detach()).abs() < 1e-5
         assert float(agrees.float().mean()) > 0.99
+
+
+def test_a_tree_in_bfloat16_is_that_of_plain_torch_up_to_rounding(device: str) -> None:
+    plain, rows = _model(), _rows()
+    expected = [_plain_logprobs(plain, row) for row in rows]
+    weighted = [torch.from_numpy(row.weights) * part for row, part in zip(rows, expected, strict=True)]
+    torch.cat(weighted).sum().backward()
+    model = _model().to(device)  # type: ignore[arg-type]  # transformers' decorator hides the signature
+    packed = Forward(model, packing="tree", precision="bfloat16")
+    (batch,) = packed.batches(rows, max_tokens=4096)
+    assert packed.attention_of(batch) == ("streamed" if device == "cpu" else "flash")
+    with packed.prepare(batch):
+        logprobs = packed.logprobs(batch)
+        (logprobs * torch.from_numpy(batch.written.weights).to(device)).sum().backward()
+    by_row = dict(zip((row.trajectory_id for row in rows), expected, strict=True))
+    reference = torch.cat([by_row[row.trajectory_id] for row in batch.rows]).detach()
+    torch.testing.assert_close(logprobs.detach().cpu(), reference, rtol=0, atol=0.02)
+    pairs = [(ours.grad, theirs.grad) for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True)]
+    squares = [((ours.cpu() - theirs).square().sum(), theirs.square().sum()) for ours, theirs in pairs]  # type: ignore[union-attr]
+    difference, whole = (float(torch.stack(parts).sum().sqrt()) for parts in zip(*squares, strict=True))
+    assert difference < 0.02 * whole

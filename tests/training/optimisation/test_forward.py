@@ -228,7 +228,7 @@ def test_every_backend_in_use_is_verified(monkeypatch: pytest.MonkeyPatch) -> No
     backends_by_size = {True: ("by_node",), False: ("streamed", "by_node")}
     monkeypatch.setattr(
         "upturn.training.optimisation.forward.backends",
-        lambda _device, tokens, *_: backends_by_size[tokens == max(sizes)],
+        lambda _device, tokens, *_, **__: backends_by_size[tokens == max(sizes)],
     )
     trainer = Trainer(_model("qwen2"), replace(NO_UPDATE, micro_batch_tokens=150))
     checked: list[str] = []
@@ -302,7 +302,7 @@ def test_a_wrong_tree_pass_is_detected_before_use(
 
 def test_a_failing_backend_is_replaced_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """FlexAttention has no backward pass on a CPU, so it fails here."""
-    monkeypatch.setattr("upturn.training.optimisation.forward.backends", lambda *_: ("flex", "by_node"))
+    monkeypatch.setattr("upturn.training.optimisation.forward.backends", lambda *_, **__: ("flex", "by_node"))
     rows = _rows()
     with (
         pytest.warns(
@@ -322,6 +322,9 @@ def test_backends_depend_on_the_device() -> None:
     assert backends("cuda", 2048) == ("by_node",)
     assert backends("cuda", 2049) == ("flex", "by_node")
     assert backends("cuda", 2049, is_chain=True) == ("by_node",)
+    assert backends("cuda", 2048, is_half=True) == ("flash", "by_node")
+    assert backends("cuda", 2049, is_half=True) == ("flash", "flex", "by_node")
+    assert backends("cuda", 2049, is_chain=True, is_half=True) == ("by_node",)
     assert backends("mps", 5000) == ("by_node",)
 
 

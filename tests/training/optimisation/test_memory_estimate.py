@@ -83,10 +83,11 @@ def test_bytes_of_optimiser_and_gradients_per_weight(
 
 
 def test_copies_are_of_what_has_to_be_copied() -> None:
-    """The engine shares embedding and output layer; in bfloat16, and for an adapter's reference, all."""
+    """The engine shares embedding and output layer; in bfloat16 all but queries, keys and values; all for an
+    adapter."""
     full = LOAD._replace(references=1, has_best=True, is_sampled=True)
     assert estimate_memory(SMALL, PLAIN, full).copies == 4 * 9_000 + 4 * 10_000 + 4 * 10_000
-    assert estimate_memory(SMALL, SHORT, full).copies == 2 * 10_000 + 2 * 10_000
+    assert estimate_memory(SMALL, SHORT, full).copies == 2 * 3 * 10 * (116 + 8) + 2 * 10_000 + 2 * 10_000
     adapted = SMALL.with_rank(2)
     assert adapted.trained == 3 * 2 * (2 * (10 + 116) + 2 * (10 + 4) + 3 * (10 + 20))
     assert estimate_memory(adapted, SHORT, full).copies == 2 * adapted.trained
@@ -102,12 +103,34 @@ def test_four_bits_are_for_the_layers_of_an_adapters_base() -> None:
 def test_keys_and_values_of_live_rollouts_count_in_every_layer() -> None:
     load = LOAD._replace(cached_tokens=11, reserved_tokens=100)
     assert estimate_memory(SMALL, PLAIN, load).cache == 4 * 2 * 3 * 4 * 11
-    assert estimate_memory(SMALL, SHORT, load).cache == 2 * 2 * 3 * 4 * 100
+    assert estimate_memory(SMALL, SHORT, load).cache == 2 * 2 * 3 * 4 * 11
+    assert estimate_memory(SMALL.with_rank(2), SHORT, load).cache == 2 * 2 * 3 * 4 * 100
 
 
 def test_the_heads_memory_is_bounded() -> None:
     large = replace(SMALL, vocabulary=1 << 20, is_tied=True, parameters=1 << 25)
-    assert estimate_memory(large, PLAIN, Load(1000)).head == 4 * (1 << 26) + 4 * 10 * (1 << 20)
+    weights, kept = 10 << 20, 1 << 26
+    assert estimate_memory(large, PLAIN, Load(1000)).head == 4 * (kept + (8 << 23)) + 4 * weights
+    assert estimate_memory(large, PLAIN, Load(1000, is_cpu=True)).head == 4 * (kept + (1 << 23)) + 4 * weights
+    assert estimate_memory(large, SHORT, Load(1000)).head == 4 * (kept + (8 << 23)) + 2 * (8 << 23) + 6 * weights
+
+
+@pytest.mark.parametrize(
+    ("precision", "recomputed", "measured"),
+    [
+        ("bfloat16", "none", 29.54e9),
+        ("bfloat16", "full", 11.11e9),
+        ("bfloat16_weights", "none", 26.97e9),
+        ("bfloat16_weights", "full", 11.65e9),
+    ],
+)
+def test_steps_that_ran_on_a_gpu_used_the_estimate_within_15_percent(
+    precision: Any, recomputed: Any, measured: float
+) -> None:
+    """The update of ``benchmarks update --only gpu`` on an NVIDIA H200: torch's peak of allocated memory."""
+    qwen = ModelShape(494_032_768, 494_032_768, 24, 896, 4864, 128, 151_936, 8192, is_tied=True)
+    settings = replace(PLAIN, precision=precision, gradient_checkpointing=recomputed, micro_batch_tokens=12_095)
+    assert estimate_memory(qwen, settings, Load(1584)).total == pytest.approx(measured, rel=0.15)
 
 
 def test_choices_are_estimates_with_other_settings() -> None:

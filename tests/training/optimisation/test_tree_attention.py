@@ -1,6 +1,9 @@
 """Attention over a tree, compared with an implementation of the definition that holds every score."""
 
 import tracemalloc
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from upturn.training.optimisation.attention import flash
 from upturn.training.optimisation.attention.tree_backends import (
     Backend,
     tree_attention,
@@ -73,6 +77,89 @@ def test_each_backend_equals_the_definition_in_output_and_gradients(
     torch.testing.assert_close(output, expected, rtol=1e-5, atol=1e-6)
     for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
         torch.testing.assert_close(gradient, expected_gradient, rtol=1e-5, atol=1e-6)
+
+
+def _sequences(query: Tensor, key: Tensor, arguments: tuple[Any, ...]) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Queries, keys and hidden scores of each sequence of a flash call."""
+    query_ends, key_ends, longest_query, longest_key, dropout, is_causal = arguments[:6]
+    assert dropout == 0.0 and query_ends.dtype == key_ends.dtype == torch.int32
+    pairs = [[slice(*pair) for pair in pairwise(ends.tolist())] for ends in (query_ends, key_ends)]
+    lengths = [max(part.stop - part.start for part in parts) for parts in pairs]
+    assert lengths == [longest_query, longest_key]
+    assert [parts[-1].stop for parts in pairs] == [len(query), len(key)]
+    for queries, keys in zip(*pairs, strict=True):
+        shape = queries.stop - queries.start, keys.stop - keys.start
+        yield queries, keys, torch.ones(shape, dtype=torch.bool).triu(1) if is_causal else torch.zeros(shape).bool()
+
+
+def _flash(query: Tensor, key: Tensor, value: Tensor, *arguments: Any, scale: float) -> tuple[Tensor, Tensor]:
+    """What the CUDA kernel computes: ``(n, H, D)`` and ``(H, n)``."""
+    heads = query.shape[1] // key.shape[1]
+    outputs, sums = [], []
+    for queries, keys, hidden in _sequences(query, key, arguments):
+        k, v = (tensor[keys].repeat_interleave(heads, 1) for tensor in (key, value))
+        scores = torch.einsum("qhd,khd->hqk", query[queries], k).mul(scale).masked_fill(hidden, -torch.inf)
+        outputs.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v))
+        sums.append(scores.logsumexp(-1))
+    return torch.cat(outputs), torch.cat(sums, dim=1)
+
+
+def _flash_gradient(
+    above: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor,
+    lse: Tensor,
+    *arguments: Any,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the CUDA kernel computes: from the log-sum-exp and the output that it is given."""
+    heads = query.shape[1] // key.shape[1]
+    d_query, d_key, d_value = (torch.zeros_like(tensor) for tensor in (query, key, value))
+    inner = (above * output).sum(-1).T
+    for queries, keys, hidden in _sequences(query, key, arguments):
+        k, v = (tensor[keys].repeat_interleave(heads, 1) for tensor in (key, value))
+        scores = torch.einsum("qhd,khd->hqk", query[queries], k).mul(scale).masked_fill(hidden, -torch.inf)
+        shares = (scores - lse[:, queries, None]).exp()
+        slopes = shares * (torch.einsum("qhd,khd->hqk", above[queries], v) - inner[:, queries, None]) * scale
+        d_query[queries] = torch.einsum("hqk,khd->qhd", slopes, k)
+        for total, part in (
+            (d_key, torch.einsum("hqk,qhd->khd", slopes, query[queries])),
+            (d_value, torch.einsum("hqk,qhd->khd", shares, above[queries])),
+        ):
+            total[keys] = part.unflatten(1, (-1, heads)).sum(2)
+    return d_query, d_key, d_value
+
+
+DEEP = [[1, 2, 3, 4, 5], [1, 2, 3, 4, 6, 7], [1, 2, 8, 9], [1, 2, 8, 1, 2], [3, 3, 1], [3, 3, 2, 1], [5]]
+
+
+@pytest.mark.parametrize("rows", [*SHAPES, DEEP])
+def test_flash_equals_the_definition_in_output_and_gradients(
+    rows: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the CUDA kernels replaced by their definition."""
+    monkeypatch.setattr(flash, "FLASH", _flash)
+    monkeypatch.setattr(flash, "FLASH_GRADIENT", _flash_gradient)
+    tree, paths = _tree(rows)
+    inputs = _inputs(len(tree.token_ids))
+    expected = _attention_by_definition(*inputs, paths)
+    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    expected_gradients = torch.autograd.grad((expected * weights).sum(), inputs)
+    output = tree_attention(tree, "flash", CPU)(*inputs, scaling=0.3)
+    gradients = torch.autograd.grad((output * weights).sum(), inputs)
+    torch.testing.assert_close(output, expected, rtol=1e-5, atol=1e-6)
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_flash_makes_a_call_for_each_depth_with_children() -> None:
+    tree, _ = _tree(DEEP)
+    calls = flash.levels(tree, CPU)
+    assert [call.is_causal for call in calls] == [True, False, False]
+    assert calls[0].queries == calls[0].keys == slice(0, len(tree.token_ids))
+    assert [len(call.query_ends) - 1 for call in calls] == [len(tree.starts), 2, 2]
 
 
 @pytest.mark.parametrize("rows", SHAPES)

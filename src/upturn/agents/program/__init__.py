@@ -8,6 +8,8 @@ answers a call; ``rendering`` writes rows for other models. Not here: routing, t
 from upturn.agents.program.agent import Program, ProgramAgent
 from upturn.agents.program.attempt import Attempt
 from upturn.agents.program.captured_call import CapturedCall, CapturedCalls, captured_calls
+from upturn.agents.program.command import ProgramCommand, program_command
+from upturn.agents.program.continuity import Cause, Continuity, ContinuityCounter, continuity
 from upturn.agents.program.destination import (
     MakeUpstream,
     ProgramModels,
@@ -21,14 +23,20 @@ __all__ = [
     "Attempt",
     "CapturedCall",
     "CapturedCalls",
+    "Cause",
+    "Continuity",
+    "ContinuityCounter",
     "MakeUpstream",
     "Program",
     "ProgramAgent",
+    "ProgramCommand",
     "ProgramModels",
     "captured_calls",
+    "continuity",
     "endpoint_model",
     "is_program",
     "other_model",
+    "program_command",
     "program_rows",
     "rollout_model",
 ]

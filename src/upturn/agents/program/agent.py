@@ -7,7 +7,6 @@ left in its folder, ends the task.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,13 +18,13 @@ from upturn.agents.call_form import TextForm
 from upturn.agents.call_thread import call_function
 from upturn.agents.program.attempt import Attempt
 from upturn.agents.program.capture import CaptureServer
+from upturn.agents.program.command import ProgramCommand
 from upturn.agents.program.destination import Destination, ProgramModels
 from upturn.agents.program.turns import AttemptTurns
 from upturn.agents.recorder import Recorder
 from upturn.agents.stage import Stage
 from upturn.dialects import ModelAnswer, Text
 from upturn.environments import MAX_ACTION_LENGTH, ProgramEnd, ProgramEnvironment, action_text, recordable_text
-from upturn.environments.sandbox import run_command
 from upturn.errors import error_text
 from upturn.models import PLAIN_NAME, FunctionNames, tool_schema
 from upturn.records import Action, JsonValue, Tool
@@ -43,13 +42,13 @@ class ProgramAgent:
 
     def __init__(
         self,
-        program: Program | Sequence[str],
+        program: Program | ProgramCommand,
         models: ProgramModels,
         tools: Sequence[Tool] = (),
         *,
         parallel: int = 16,
     ) -> None:
-        """``program``: a function, or a command with its arguments. ``tools``: of the environment; empty = none.
+        """``program``: a function or a command. ``tools``: of the environment; empty = none.
         ``parallel``: attempts at a time.
 
         A function runs as in ``CallableAgent``. A command gets the attempt as JSON on its standard input and as
@@ -115,10 +114,10 @@ class ProgramAgent:
 
     async def _work(self, attempt: Attempt, stage: Stage, turns: AttemptTurns) -> "_Result":
         """What came of the program, when it ended or was ended."""
-        if callable(self._program):
-            work = asyncio.ensure_future(_called(self._program, attempt))
-        else:
+        if isinstance(self._program, ProgramCommand):
             work = asyncio.ensure_future(_commanded(self._program, attempt, attempt.variables(stage.task)))
+        else:
+            work = asyncio.ensure_future(_called(self._program, attempt))
         try:
             waited: set[asyncio.Future[Any]] = {work, turns.stopped}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
@@ -186,16 +185,16 @@ async def _called(function: Program, attempt: Attempt) -> _Result:
         return _Result(errors=error_text(exc), is_failed=True)
 
 
-async def _commanded(command: Sequence[str], attempt: Attempt, variables: Mapping[str, str]) -> _Result:
-    """How the command ended. Raises OSError where it cannot start."""
-    end = await run_command(
-        command,
-        environment={**os.environ, **variables},
+async def _commanded(command: ProgramCommand, attempt: Attempt, variables: Mapping[str, str]) -> _Result:
+    """How the command ended. Raises OSError where it cannot start, SandboxError where it must not."""
+    end = await command.run(
+        variables,
         input=attempt.to_json().encode(),
         folder=Path(attempt.folder),
+        url=attempt.base_url,
         output_limit=MAX_ACTION_LENGTH,
     )
     errors = end.errors
     if end.exit_code != 0:
-        errors = f"{end.errors.strip()}\nthe command {command[0]!r} ended with {end.exit_code}".strip()
+        errors = f"{end.errors.strip()}\nthe command {command.command[0]!r} ended with {end.exit_code}".strip()
     return _Result(end.output.strip(), end.exit_code, errors, end.exit_code != 0)

@@ -12,6 +12,7 @@ from upturn.environments.programs.evaluators import EVALUATORS
 from upturn.environments.programs.grading import ATTEMPT_PARTS, FinishedAttempt, Graded
 from upturn.environments.programs.kit import ProgramKit, Solved, program_kit
 from upturn.environments.programs.pytest_run import count_tests, run_pytest
+from upturn.environments.programs.temporary_folder import TemporaryFolder
 from upturn.environments.programs.workspace import WorkspaceLimits
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "ProgramEnvironment",
     "ProgramKit",
     "Solved",
+    "TemporaryFolder",
     "WorkspaceLimits",
     "count_tests",
     "program_kit",

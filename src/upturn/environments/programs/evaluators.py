@@ -5,7 +5,7 @@ from pathlib import Path
 
 from upturn.environments.cases import Expected
 from upturn.environments.programs.check import MakeSandbox
-from upturn.environments.programs.grading import Evaluate
+from upturn.environments.programs.grading import Evaluate, Graded
 from upturn.environments.programs.pytest_run import count_tests, run_pytest
 from upturn.environments.programs.workspace import checked_path, read_file
 from upturn.errors import FileFormatError, UnknownNameError, WorldError
@@ -17,11 +17,11 @@ _MAX_REPORT = 2**22
 """Bytes of a report."""
 
 
-def by_exit_code(trajectory: Trajectory, exit_code: int | None) -> bool | None:
-    """True for exit code 0; None where the program ended by itself and has none."""
+def by_exit_code(trajectory: Trajectory, exit_code: int | None) -> Graded:
+    """1 for exit code 0, else 0; not known where the program ended by itself and has none."""
     if trajectory.outcome == "finished" and exit_code is None:
-        return None
-    return exit_code == 0
+        return Graded({"quality": None}, reason="there is no exit code: only a command that ends by itself has one")
+    return Graded({"quality": exit_code == 0})
 
 
 def by_answer(answer: str, expected: Expected) -> bool:

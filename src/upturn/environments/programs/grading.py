@@ -67,7 +67,10 @@ ATTEMPT_PARTS = tuple(part.name for part in fields(FinishedAttempt))
 
 
 def wanted_parts(name: str, evaluate: Evaluate) -> tuple[str, ...]:
-    """The parts that the function asks for; raises WorldError for a parameter that is none of them."""
+    """The parts that the function asks for; raises WorldError for a parameter that is none of them, and for a
+    coroutine function."""
+    if inspect.iscoroutinefunction(evaluate):
+        raise WorldError(f"evaluate of {name!r} must be an ordinary function, not async; use asyncio.run inside it")
     parameters = inspect.signature(evaluate).parameters.values()
     known = [parameter.name for parameter in parameters if parameter.name in ATTEMPT_PARTS]
     for parameter in parameters:

@@ -10,11 +10,12 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from upturn.environments.sandbox import open_parent
 from upturn.errors import WorldError
 from upturn.records import JsonValue, record
 
@@ -26,7 +27,6 @@ _MAX_NAMED = 50
 """Names of what was left out; further ones are counted."""
 _MAX_HASHED = 2**24
 """Bytes of a file that is hashed where it is left out."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MORE = "…"
 """The entry of ``left_out`` that counts what is not named."""
 
@@ -120,44 +120,19 @@ def encoded_files(files: Mapping[str, str | bytes]) -> dict[str, bytes]:
 def write_workspace(folder: Path, workspace: Workspace) -> None:
     """Writes the files into the folder, without following a link; raises OSError where that is impossible."""
     for path, content in workspace.files.items():
-        with _parent(folder, path, create=True) as parent:
+        with open_parent(folder, path, is_made=True) as (parent, name):
             with suppress(FileNotFoundError):  # a new file, so that another name of the old one does not change
-                os.unlink(parent.name, dir_fd=parent.descriptor)
+                os.unlink(name, dir_fd=parent)
             mode = 0o755 if path in workspace.executable else 0o644
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(parent.name, flags, mode, dir_fd=parent.descriptor), "wb") as file:
+            with os.fdopen(os.open(name, flags, mode, dir_fd=parent), "wb") as file:
                 file.write(content)
 
 
 def delete_file(folder: Path, path: str) -> None:
     """Deletes what lies at the checked path, without following a link; raises OSError where that is impossible."""
-    with _parent(folder, path) as parent:
-        os.unlink(parent.name, dir_fd=parent.descriptor)
-
-
-class _Parent(NamedTuple):
-    """The folder of a file, and the file's name in it."""
-
-    descriptor: int
-    name: str
-
-
-@contextmanager
-def _parent(folder: Path, path: str, *, create: bool = False) -> Iterator[_Parent]:
-    """The folder of the checked path, reached without a link; raises OSError."""
-    *parts, name = path.split("/")
-    descriptor = os.open(folder, _FOLDER)
-    try:
-        for part in parts:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=descriptor)
-            inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        yield _Parent(descriptor, name)
-    finally:
-        os.close(descriptor)
+    with open_parent(folder, path, is_made=False) as (parent, name):
+        os.unlink(name, dir_fd=parent)
 
 
 class _Entry(NamedTuple):
@@ -259,11 +234,10 @@ def _walk(folder: Path, ignored: Iterable[str]) -> Iterator[_Entry]:
 def _stats(folder: Path, parts: tuple[str, ...]) -> list[tuple[str, os.stat_result]] | None:
     """Names and kinds of what is in the folder at the path; None where it cannot be read."""
     try:
-        with _parent(folder, "/".join((*parts, "."))) as inside:
-            names = sorted(os.listdir(inside.descriptor))  # noqa: PTH208  # pathlib lists no descriptors
+        with open_parent(folder, "/".join((*parts, "any")), is_made=False) as (inside, _):
+            names = sorted(os.listdir(inside))  # noqa: PTH208  # pathlib lists no descriptors
             return [
-                (name, os.stat(name, dir_fd=inside.descriptor, follow_symlinks=False))
-                for name in names[: _MAX_ENTRIES + 1]
+                (name, os.stat(name, dir_fd=inside, follow_symlinks=False)) for name in names[: _MAX_ENTRIES + 1]
             ]
     except OSError:
         return None
@@ -296,8 +270,8 @@ def read_file(folder: Path, path: str, most: int) -> bytes | None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with (
-            _parent(folder, path) as parent,
-            os.fdopen(os.open(parent.name, flags, dir_fd=parent.descriptor), "rb") as file,
+            open_parent(folder, path, is_made=False) as (parent, name),
+            os.fdopen(os.open(name, flags, dir_fd=parent), "rb") as file,
         ):
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None

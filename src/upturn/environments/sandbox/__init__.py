@@ -10,5 +10,14 @@ from upturn.environments.sandbox.bubblewrap import Bubblewrap, sandbox_environme
 from upturn.environments.sandbox.command import CommandEnd, run_command
 from upturn.environments.sandbox.sandbox import Sandbox
 from upturn.environments.sandbox.warm import WarmProgram
+from upturn.environments.sandbox.workspace_file import open_parent
 
-__all__ = ["Bubblewrap", "CommandEnd", "Sandbox", "WarmProgram", "run_command", "sandbox_environment"]
+__all__ = [
+    "Bubblewrap",
+    "CommandEnd",
+    "Sandbox",
+    "WarmProgram",
+    "open_parent",
+    "run_command",
+    "sandbox_environment",
+]

@@ -17,7 +17,7 @@ _LARGEST = 2**30
 
 def read_workspace_file(workspace: Path, path: str) -> bytes:
     """Raises OSError."""
-    with _parent(workspace, path, is_made=False) as (folder, name):
+    with open_parent(workspace, path, is_made=False) as (folder, name):
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _CLOSED, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as file:
         _check_regular(descriptor, path)
@@ -29,7 +29,7 @@ def read_workspace_file(workspace: Path, path: str) -> bytes:
 def write_workspace_file(workspace: Path, path: str, contents: bytes) -> None:
     """A new file belongs to the owner of the workspace. Raises OSError."""
     owner = workspace.stat()
-    with _parent(workspace, path, is_made=True) as (folder, name):
+    with open_parent(workspace, path, is_made=True) as (folder, name):
         flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | _CLOSED
         descriptor = os.open(name, flags, 0o644, dir_fd=folder)
     with os.fdopen(descriptor, "wb") as file:
@@ -41,7 +41,7 @@ def write_workspace_file(workspace: Path, path: str, contents: bytes) -> None:
 
 
 @contextmanager
-def _parent(workspace: Path, path: str, *, is_made: bool) -> Iterator[tuple[int, str]]:
+def open_parent(workspace: Path, path: str, *, is_made: bool) -> Iterator[tuple[int, str]]:
     """The open folder that holds the path, and the path's last name."""
     parts = PurePosixPath(path).parts
     if not parts or ".." in parts or PurePosixPath(path).is_absolute():

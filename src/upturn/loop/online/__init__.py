@@ -14,11 +14,11 @@ from upturn.loop.online.episode import Client, EpisodeTracker, Known, Placement
 from upturn.loop.online.family import FamilyGuess
 from upturn.loop.online.feedback import Opinion, Receipt, accept_feedback
 from upturn.loop.online.routes import DEFAULT_ROUTE, RouteTable, Target
-from upturn.loop.online.sealing import StoredEpisode, read_episode
+from upturn.loop.online.sealing import Sealed, StoredEpisode, read_episode, seal_idle, seal_rated
 from upturn.loop.online.service import LiveCall, OnlineService
 from upturn.loop.online.task_queue import TaskQueue, new_task_id
 from upturn.loop.online.text_features import CallTexts, TextEmbedder
-from upturn.loop.online.trajectory import RecordedCall, episode_records
+from upturn.loop.online.trajectory import RecordedCall, episode_records, is_answered, with_rendered_rows
 
 __all__ = [
     "DEFAULT_ROUTE",
@@ -43,6 +43,7 @@ __all__ = [
     "Receipt",
     "RecordedCall",
     "RouteTable",
+    "Sealed",
     "StoredEpisode",
     "Target",
     "TaskAccounts",
@@ -51,7 +52,11 @@ __all__ = [
     "accept_feedback",
     "call_task",
     "episode_records",
+    "is_answered",
     "new_task_id",
     "read_decision_log",
     "read_episode",
+    "seal_idle",
+    "seal_rated",
+    "with_rendered_rows",
 ]

@@ -1,5 +1,8 @@
 """Reading an episode, and sealing it: its calls become a trajectory, and later calls are refused."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from sqlalchemy import Engine, select
@@ -8,9 +11,9 @@ from upturn.dialects import RequestError
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_task import GENERAL
 from upturn.loop.online.episode import Client
-from upturn.loop.online.trajectory import RecordedCall, episode_records
-from upturn.pool import Pool, schema
-from upturn.pool.calls import StoredCall, calls_of_episode, episode_decision
+from upturn.loop.online.trajectory import EpisodeRecords, RecordedCall, episode_records
+from upturn.pool import ALL_TENANTS, Pool, Scope, schema
+from upturn.pool.calls import StoredCall, calls_of_episode, episode_decision, idle_episodes
 from upturn.records import episode_task_id
 
 
@@ -45,6 +48,42 @@ def sealed_trajectory(engine: Engine, episode: str, tenant: str) -> str | None:
         return connection.execute(query.limit(1)).scalar()
 
 
+class Sealed(NamedTuple):
+    """What came of sealing idle episodes."""
+
+    sealed: int
+    deleted: int
+    """Episodes that cannot be sealed, because contents of their calls are deleted."""
+
+
+def seal_idle(pool: Pool, *, tenant: Scope, before: float) -> Sealed:
+    """Seals the episodes whose latest call was stored before a time, in a pool that no gateway serves from."""
+    sealed = deleted = 0
+    for idle in idle_episodes(pool.engine, tenant=tenant, before=before):
+        episode = StoredEpisode(idle.episode, calls_of_episode(pool.engine, idle.episode, tenant=idle.tenant), None)
+        try:
+            pool.append(*_records(pool.engine, episode, idle.tenant))
+        except RequestError:
+            deleted += 1
+        else:
+            sealed += 1
+    return Sealed(sealed, deleted)
+
+
+async def seal_rated(pool: Pool, seal: Callable[[str, Client], Awaitable[StoredEpisode]], *, before: float) -> int:
+    """Seals the episodes with feedback whose latest call was stored before a time; returns how many.
+
+    ``seal``: of the service that serves them.
+    """
+    rated = await asyncio.to_thread(idle_episodes, pool.engine, tenant=ALL_TENANTS, before=before, is_rated=True)
+    count = 0
+    for idle in rated:
+        with suppress(RequestError):  # its contents are deleted, or it is being answered again
+            await seal(idle.episode, Client(idle.tenant, idle.key))
+            count += 1
+    return count
+
+
 async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpisode:
     """Returns the sealed episode once its trajectory is durable; sealing it again changes nothing.
 
@@ -55,6 +94,13 @@ async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpi
     episode = read_episode(pool.engine, name, client)
     if episode.trajectory_id is not None:
         return episode
+    records = _records(pool.engine, episode, client.tenant)
+    await log.store_now(records)
+    return episode._replace(trajectory_id=records.trajectory.id)
+
+
+def _records(engine: Engine, episode: StoredEpisode, tenant: str) -> EpisodeRecords:
+    """What an episode is sealed as; raises RequestError (409) if contents of its calls are deleted."""
     calls = [RecordedCall(stored.call, stored.content) for stored in episode.calls if stored.content is not None]
     if len(calls) < len(episode.calls):
         raise RequestError(
@@ -62,7 +108,5 @@ async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpi
             status=409,
             code="contents_deleted",
         )
-    decision = episode_decision(pool.engine, episode.id, tenant=client.tenant)
-    records = episode_records(calls, family=GENERAL if decision is None else decision.family)
-    await log.store_now(records)
-    return episode._replace(trajectory_id=records.trajectory.id)
+    decision = episode_decision(engine, episode.id, tenant=tenant)
+    return episode_records(calls, family=GENERAL if decision is None else decision.family)

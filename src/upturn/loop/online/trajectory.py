@@ -7,6 +7,7 @@ are in the order of their first calls. Not covered: what the client did with an 
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall, message_text
@@ -25,6 +26,7 @@ from upturn.records import (
     Usage,
     WrittenSpan,
     episode_task_id,
+    fields_json,
     from_fields,
 )
 
@@ -51,7 +53,7 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
     were drawn alike.
     """
     first = calls[0]
-    answered = [member for member in calls if member.call.status == "answered" and member.content.answer]
+    answered = list(filter(is_answered, calls))
     last = answered[-1] if answered else first
     task = Task(
         id=episode_task_id(first.call.tenant, first.call.episode),
@@ -78,7 +80,7 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
         final_observation=Observation(""),
         outcome="finished" if last.call.status == "answered" else "model_error",
         origin="sampled" if is_captured else "rendered",
-        rows=tuple(_rows(answered, starts)) if is_captured else (),
+        rows=tuple(_rows(answered, starts, is_alike=is_alike)) if is_captured else (),
         temperature=last.call.temperature if is_alike else None,
         sampling=last.call.sampling if is_alike else {},
         usage=Usage(used.prompt_tokens, used.written_tokens, sum(member.call.seconds for member in calls)),
@@ -89,6 +91,34 @@ def episode_records(calls: Sequence[RecordedCall], *, family: str) -> EpisodeRec
         is_usage_estimated=used.is_estimated,
     )
     return EpisodeRecords(task, trajectory)
+
+
+def with_rendered_rows(
+    trajectory: Trajectory, calls: Sequence[RecordedCall], rows: Mapping[str, TokenRow]
+) -> Trajectory:
+    """Returns an episode's trajectory with tokens that its calls' texts were rendered to; it has no log-probs.
+
+    ``calls`` are those that it was made of, and ``rows`` the tokens of prompt and answer of each answered one.
+    """
+    answered = [
+        member._replace(content=replace(member.content, tokens=fields_json(rows[member.call.id])))
+        for member in calls
+        if member.call.id in rows
+    ]
+    _, starts = _turns(answered)
+    return replace(
+        trajectory,
+        origin="rendered",
+        rows=tuple(_rows(answered, starts, is_alike=True)),
+        temperature=None,
+        sampling={},
+        model_version="",
+    )
+
+
+def is_answered(member: RecordedCall) -> bool:
+    """Whether the call has turns in its episode's trajectory."""
+    return member.call.status == "answered" and bool(member.content.answer)
 
 
 def _usage(calls: Iterable[Call]) -> ModelUsage:
@@ -171,14 +201,20 @@ def _written(parts: Sequence[Part]) -> str:
     return "\n".join(lines)
 
 
-def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int]) -> list[TokenRow]:
-    """Returns one row for each chain of calls; a call whose tokens do not extend its chain begins a new row."""
+def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int], *, is_alike: bool) -> list[TokenRow]:
+    """Returns one row for each chain of calls; a call whose tokens do not extend its chain begins a new row.
+
+    ``is_alike``: all were drawn in the same way.
+    """
     rows: list[TokenRow] = []
     row_of: dict[str, int] = {}
     for member in calls:
         call, row = member.call, from_fields(TokenRow, member.content.tokens)
         spans = tuple(WrittenSpan(starts[call.id], span.start, span.stop, span.model_version) for span in row.spans)
-        row = TokenRow(row.token_ids, spans, row.logprobs, call.fork_cause or None, row.sampling_logprobs)
+        drawn = row.sampling_logprobs
+        if not drawn and not is_alike and call.temperature == 1 and not call.sampling:
+            drawn = row.logprobs
+        row = TokenRow(row.token_ids, spans, row.logprobs, call.fork_cause or None, drawn)
         index = row_of.get(call.extends or "")
         if index is not None and row.token_ids[: len(rows[index].token_ids)] == rows[index].token_ids:
             earlier = rows[index]
@@ -196,4 +232,8 @@ def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int]) -> list[Toke
                 TokenRow(row.token_ids, row.spans, row.logprobs, None if not rows else cause, row.sampling_logprobs)
             )
         row_of[call.id] = index
-    return rows
+    # a row of calls some of which do not say how their tokens were drawn does not say it
+    return [
+        row if len(row.sampling_logprobs) in (0, len(row.logprobs)) else replace(row, sampling_logprobs=())
+        for row in rows
+    ]

@@ -26,6 +26,8 @@ class HintedRetries:
     """Samples failed tasks again, with as many trajectories as the first time and a hint for each task."""
 
     def __init__(self, worker: PolicyWorker, rollouts: RolloutSpec, kind: HintKind) -> None:
+        """Raises ConfigError for a program, in whose prompts the hint's place is not known."""
+        worker.refuse_program("hints, which are taken out of the first prompt before training")
         self._worker = worker
         self._rollouts = rollouts
         self._kind: HintKind = kind

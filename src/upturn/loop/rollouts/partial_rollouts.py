@@ -73,7 +73,8 @@ class PartialRollouts:
         settings: PartialSettings,
     ) -> None:
         """``tasks``: finished ones that end an iteration. Trajectories go to the sink in the iteration that
-        finishes them."""
+        finishes them. Raises ConfigError for a program, which cannot be paused."""
+        worker.refuse_program("partial rollouts, which pause an attempt between two tokens")
         self._worker = worker
         self._sampler = sampler
         self._rollouts = rollouts

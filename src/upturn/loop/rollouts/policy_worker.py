@@ -198,6 +198,16 @@ class PolicyWorker:
         row, turn = trajectory.rows[0], trajectory.turns[0]
         return row.token_ids[: row.spans[0].start] == self.renderer.open(turn.observation, "")
 
+    def refuse_program(self, what: str) -> None:
+        """Raises ConfigError where the version is a program. ``what``: needs an agent that acts turn by turn."""
+        if self.version.kind == "program":
+            raise ConfigError(
+                [
+                    f"agent {self.version.agent!r} is a program, which cannot be trained with {what}; choose an "
+                    "algorithm or estimator without them, or an agent of kind 'local_model'"
+                ]
+            )
+
     def merge(self) -> None:
         """Merges the adapter into the model; afterwards nothing may be sampled or trained."""
         self.model = self.whole_model()
@@ -228,6 +238,8 @@ class PolicyWorker:
         evidence about the policy. Continuations, which measure states, are not stored. Raises WorldError where an
         environment cannot be re-entered, ModelError where the model broke every trajectory.
         """
+        if rollouts.continuations:
+            self.refuse_program("continuations, which go on from states within an attempt")
         version = self.serve_as(self.version)
         run, key = rollouts.run, f"{rollouts.run}/{iteration}"
         seed = rollouts.seed * 100_003 + iteration

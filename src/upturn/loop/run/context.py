@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -329,6 +329,8 @@ def version_of(agent: AgentConfig, agents: Sequence[AgentConfig] = ()) -> AgentV
             "import_path": agent.import_path,
             "command": [*agent.command],
             "parallel": 0 if agent.program.parallel == PARALLEL else agent.program.parallel,
+            "sandbox": asdict(agent.program.limits) if agent.program.sandbox else None,
+            "readable": [*agent.program.readable],
             "models": {name: _described(others[other]) for name, other in agent.program.models.items()},
         }
         parameters |= {name: value for name, value in program.items() if value and value != "chat"}

@@ -1,17 +1,19 @@
 """Checks before any work: everything that a configuration names exists. Problems are reported together."""
 
+import asyncio
 import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from upturn.agents import load_function
 from upturn.config import CanarySettings, Config, TaskConfig, overlaps
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.environments.validation import idle_evaluation
-from upturn.errors import ConfigError, TrainingError, UnknownNameError, WorldError
+from upturn.errors import ConfigError, SandboxError, TrainingError, UnknownNameError, WorldError
 from upturn.loop.run.task_source import kit_of, trained_families
 from upturn.records import Evaluation, Split
 from upturn.training.algorithms.grpo import GrpoSettings
@@ -132,12 +134,26 @@ def _functions(config: Config, invalid: Collection[str] = ()) -> Iterator[str]:
         )
         if agent.command and shutil.which(agent.command[0]) is None:
             yield f"agents[{index}].command: {agent.command[0]!r} is no command here; give the path of a program"
+        if agent.program.sandbox and (problem := _sandbox_problem()):
+            yield f"agents[{index}].program.sandbox: {problem}"
         is_program = agent.kind == "program" and agent.import_path != ""
         if (agent.kind in ("callable", "rule_based") or is_program) and not is_invalid:
             try:
                 load_function(agent.import_path, *(("attempt",) if is_program else ()))
             except ConfigError as exc:
                 yield from (f"agents[{index}].import_path: {problem}" for problem in exc.problems)
+
+
+def _sandbox_problem() -> str:
+    """Why no sandbox can run here; empty = it can."""
+    from upturn.environments.sandbox import Bubblewrap
+
+    with TemporaryDirectory() as folder:
+        try:
+            asyncio.run(Bubblewrap(Path(folder)).check())
+        except SandboxError as exc:
+            return str(exc)
+    return ""
 
 
 def _tasks(config: Config, kit: EnvironmentKit) -> Iterator[str]:

@@ -1,8 +1,6 @@
 """Training data from the configured pool, for algorithms that train on stored trajectories."""
 
-import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from upturn.config import Config
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.pool import IMPORTED, Experience, Pool, Selection, experiences_in
+from upturn.pool import IMPORTED, Experience, Selection, copy_pool, experiences_in
 from upturn.records import Snapshot, Trajectory
 
 _OMISSIONS: Mapping[str, str] = {
@@ -66,12 +64,7 @@ def with_copied_pool(config: Config, folder: Path, *, is_read: bool) -> Config:
     if not is_read:
         return replace(config, pool=replace(config.pool, path=""))
     copy = folder / "copy.db"
-    with (
-        Pool.open(path, read_only=True),
-        closing(sqlite3.connect(path)) as source,
-        closing(sqlite3.connect(copy)) as target,
-    ):
-        source.backup(target)
+    copy_pool(path, copy)
     return replace(config, pool=replace(config.pool, path=str(copy)))
 
 

@@ -1,10 +1,10 @@
 """The local engine: a causal language model of ``transformers`` behind the contract of ``Model``. Needs torch.
 
 ``engine`` does continuous batching over session slots (``table``, ``batch``, ``sampler``); three backends compute
-the forward pass: ``direct`` (our own decoder), ``modules`` (the model's, over our cache) and ``fallback`` (the
-model over its own cache); ``verification`` chooses one and compares it with the model. Not here: rendering text
-(``upturn.models``) and training. Start with ``engine``, then ``backend``. ``adapter``, ``head``, ``loading`` and
-``weights`` (LoRA merging, logits, folders, hashes) are also used by training.
+the forward pass: ``direct`` (our own decoder; ``replay`` records its steps), ``modules`` (the model's, over our
+cache) and ``fallback`` (the model over its own cache); ``verification`` chooses one and compares it with the model.
+Not here: rendering text (``upturn.models``) and training. Start with ``engine``, then ``backend``. ``adapter``,
+``head``, ``loading`` and ``weights`` (LoRA merging, logits, folders, hashes) are also used by training.
 """
 
 from typing import TYPE_CHECKING

@@ -24,6 +24,7 @@ _SMALL_TRANSPOSED = 1_200
 _FEW_THREADS = 2
 """Torch threads up to which numpy, with at most two, is faster."""
 _FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_DEVICE_FLASH: Any = torch.ops.aten._scaled_dot_product_flash_attention
 
 
 class Part(NamedTuple):
@@ -61,13 +62,17 @@ def attend(
     """Softmax attention with scale 1/√D. Queries ``(R, H, M, D)``; keys and values ``(R, K, W, D)``.
 
     The part's shapes are ``(R, H, M, D)`` and ``(R, H, M)``. ``mask``: added to the scores. ``is_causal``: M = W,
-    and query m attends to columns 0 to m.
+    and query m attends to columns 0 to m. Scores are in float32, whatever the type of the arguments.
     """
     if query.device.type == "cpu":
+        mask = None if mask is None else mask.to(query.dtype)
         return Part(*_FLASH(query, key, value, 0.0, is_causal, attn_mask=mask))
     heads = query.shape[1] // key.shape[1]
     if heads > 1:
         key, value = key.repeat_interleave(heads, 1), value.repeat_interleave(heads, 1)
+    if is_causal and query.device.type == "cuda" and query.dtype == torch.bfloat16:
+        return Part(*_DEVICE_FLASH(query, key, value, 0.0, is_causal=True)[:2])
+    query, key, value = query.float(), key.float(), value.float()
     scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
     if mask is not None:
         scores = scores + mask
@@ -106,6 +111,7 @@ def _is_small(query: Tensor, columns: int) -> bool:
         and count * columns * size <= _SMALL
         and torch.get_num_threads() <= _FEW_THREADS
         and query.device.type == "cpu"
+        and query.dtype == torch.float32
     )
 
 
@@ -118,7 +124,7 @@ def attend_new(query: Tensor, key: Tensor, value: Tensor, *, window: int | None 
     mask = None
     if window is not None and window < length:
         is_visible = torch.ones((length, length), dtype=torch.bool, device=query.device).tril().triu(1 - window)
-        mask = torch.where(is_visible, 0.0, -torch.inf).to(query.dtype)[None, None]
+        mask = torch.where(is_visible, 0.0, -torch.inf)[None, None]
     heads_first = (tensor.transpose(1, 2) for tensor in (query, key, value))
     output, lse = attend(*heads_first, mask=mask, is_causal=mask is None)
     return Part(output.transpose(1, 2), lse.transpose(1, 2))
@@ -148,10 +154,13 @@ def attend_cached(query: Tensor, cached: tuple[Tensor, Tensor], read: Read) -> P
 
 
 def join(parts: list[Part]) -> Tensor:
-    """``(B, L, H, D)``: attention over the columns of all parts. The first part needs a column in every row."""
+    """``(B, L, H, D)``: attention over the columns of all parts, in float32 where there are several.
+
+    The first part needs a column in every row.
+    """
     output, lse = parts[0]
     for index, part in enumerate(parts[1:], start=2):
-        output = torch.lerp(output, part.output, torch.sigmoid(part.lse - lse)[..., None])
+        output = torch.lerp(output.float(), part.output.float(), torch.sigmoid(part.lse - lse)[..., None])
         if index < len(parts):
             lse = torch.logaddexp(lse, part.lse)
     return output

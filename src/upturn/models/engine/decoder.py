@@ -1,9 +1,11 @@
 """Our own forward pass of Llama-family decoders: RMSNorm, rotary positions, grouped queries, gated MLP.
 
-Fewer and larger operations than the model's modules: one product for queries, keys and values, one for gate and up,
-norm weights folded into them, and rotation as a product of complex numbers. Embedding and output layer are the
-model's own tensors. The other weights are copied, a LoRA adapter is merged into the copies, and the entries of each
-query and key head are reordered so that rotated pairs are adjacent, which does not change their scalar products.
+Fewer and larger operations than the model's modules: one product for queries, keys and values, and rotation as a
+product of complex numbers, for which the entries of each query and key head are reordered so that rotated pairs are
+adjacent; that does not change their scalar products. In float32 also one product for gate and up, and norm weights
+folded into the products; these weights are copies, with a LoRA adapter merged into them. In bfloat16 a folded or
+merged weight would be rounded again, so all weights but those of queries, keys and values are the model's own, as
+embedding and output layer always are.
 Letters: N tokens, d model width, H query heads, K key-value heads, D head size.
 """
 
@@ -19,6 +21,7 @@ from upturn.models.engine.adapter import lora_layers, weight_of
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types with this architecture; each model is still compared with its own forward pass."""
+_TYPES = (torch.float32, torch.bfloat16)
 STATIC_ROTATION = ("default", "linear", "llama3", "yarn")
 """Rotary types whose angles do not depend on the length of the sequence."""
 
@@ -38,14 +41,21 @@ class Shape(NamedTuple):
 
 
 class _Layer(NamedTuple):
+    input_norm: Tensor | None
+    """None = folded into ``qkv``."""
     qkv: Tensor
     qkv_bias: Tensor | None
     head_norm: Tensor | None
     """``(H + K, D)``: norm weights of each query and key head; None = no norm."""
     out: Tensor
     out_bias: Tensor | None
-    gate_up: Tensor
-    gate_up_bias: Tensor | None
+    output_norm: Tensor | None
+    """None = folded into ``gate`` and ``up``."""
+    gate: Tensor
+    gate_bias: Tensor | None
+    up: Tensor | None
+    """None = ``gate`` has the weights of both, one after the other."""
+    up_bias: Tensor | None
     down: Tensor
     down_bias: Tensor | None
 
@@ -70,8 +80,10 @@ def unsupported_reason(model: PreTrainedModel) -> str | None:
         return f"its type is {config.model_type!r}, not one of {', '.join(FAMILIES)}"
     if config.hidden_act != "silu":
         return f"its activation is {config.hidden_act!r}, not 'silu'"
-    if model.dtype != torch.float32:
-        return f"its weights are {model.dtype}, not torch.float32"
+    if model.dtype not in _TYPES:
+        return f"its weights are {model.dtype}, not {' or '.join(map(str, _TYPES))}"
+    if model.dtype != torch.float32 and lora_layers(model):
+        return f"its adapter would be rounded off by merging it into weights in {model.dtype}"
     backbone: Any = model.get_decoder()
     kind = backbone.rotary_emb.rope_type
     if kind not in STATIC_ROTATION:
@@ -143,17 +155,17 @@ class Decoder:
         state = weights.embedding.index_select(0, ids_N)
         count, width = state.shape
         for index, layer in enumerate(weights.layers):
-            normed = functional.rms_norm(state, (width,), None, self._epsilon)
+            normed = functional.rms_norm(state, (width,), layer.input_norm, self._epsilon)
             qkv = functional.linear(normed, layer.qkv, layer.qkv_bias)
             pairs = qkv[:, :rotated].view(count, heads + groups, size)
             if layer.head_norm is not None:
                 pairs.copy_(functional.rms_norm(pairs, (size,), None, self._epsilon).mul_(layer.head_norm))
-            torch.view_as_complex(pairs.view(count, heads + groups, size // 2, 2)).mul_(rotations_N)
+            _rotate_(pairs.view(count, heads + groups, size // 2, 2), rotations_N)
             query = qkv[:, : heads * size].view(count, heads, size)
             attended = attend(index, query, qkv[:, heads * size :].view(count, 2 * groups, size))
             state = _add_linear(state, attended, layer.out, layer.out_bias)
-            normed = functional.rms_norm(state, (width,), None, self._epsilon)
-            gate, up = functional.linear(normed, layer.gate_up, layer.gate_up_bias).chunk(2, dim=1)
+            normed = functional.rms_norm(state, (width,), layer.output_norm, self._epsilon)
+            gate, up = _gate_and_up(normed, layer)
             state = _add_linear(state, functional.silu(gate).mul_(up), layer.down, layer.down_bias)
         return state
 
@@ -189,17 +201,39 @@ class Decoder:
         if query.bias is not None:
             biases = [_interleave(linear.bias.detach()[:, None], size) for linear in (query, key)]
             qkv_bias = torch.cat([*biases, value.bias.detach()[:, None]])[:, 0]
-        up_bias = None if mlp.gate_proj.bias is None else torch.cat([mlp.gate_proj.bias, mlp.up_proj.bias]).detach()
+        input_norm = layer.input_layernorm.weight.detach()
+        output_norm = layer.post_attention_layernorm.weight.detach()
+        if qkv.dtype != torch.float32:
+            return _Layer(
+                input_norm=input_norm,
+                qkv=qkv,
+                qkv_bias=qkv_bias,
+                head_norm=head_norm,
+                out=attention.o_proj.weight.detach().t(),
+                out_bias=_detached(attention.o_proj.bias),
+                output_norm=output_norm,
+                gate=mlp.gate_proj.weight.detach(),
+                gate_bias=_detached(mlp.gate_proj.bias),
+                up=mlp.up_proj.weight.detach(),
+                up_bias=_detached(mlp.up_proj.bias),
+                down=mlp.down_proj.weight.detach().t(),
+                down_bias=_detached(mlp.down_proj.bias),
+            )
+        both_bias = None
+        if mlp.gate_proj.bias is not None:
+            both_bias = torch.cat([mlp.gate_proj.bias, mlp.up_proj.bias]).detach()
         return _Layer(
-            qkv=qkv.mul_(layer.input_layernorm.weight.detach()),
+            input_norm=None,
+            qkv=qkv.mul_(input_norm),
             qkv_bias=qkv_bias,
             head_norm=head_norm,
             out=weight_of(attention.o_proj).t().clone(),
             out_bias=_clone(attention.o_proj.bias),
-            gate_up=torch.cat([weight_of(mlp.gate_proj), weight_of(mlp.up_proj)]).mul_(
-                layer.post_attention_layernorm.weight.detach()
-            ),
-            gate_up_bias=up_bias,
+            output_norm=None,
+            gate=torch.cat([weight_of(mlp.gate_proj), weight_of(mlp.up_proj)]).mul_(output_norm),
+            gate_bias=both_bias,
+            up=None,
+            up_bias=None,
             down=weight_of(mlp.down_proj).t().clone(),
             down_bias=_clone(mlp.down_proj.bias),
         )
@@ -216,6 +250,22 @@ def _interleave(rows: Tensor, size: int) -> Tensor:
     return rows.view(-1, 2, size // 2, rows.shape[1]).transpose(1, 2).reshape(rows.shape)
 
 
+def _rotate_(pairs: Tensor, rotations_N: Tensor) -> None:
+    """Rotates ``(N, heads, D / 2, 2)`` in place, computed in float32."""
+    if pairs.dtype == torch.float32:
+        torch.view_as_complex(pairs).mul_(rotations_N)
+    else:
+        pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()).mul_(rotations_N)))
+
+
+def _gate_and_up(normed: Tensor, layer: _Layer) -> tuple[Tensor, Tensor]:
+    gate = functional.linear(normed, layer.gate, layer.gate_bias)
+    if layer.up is None:
+        both, up = gate.chunk(2, dim=1)
+        return both, up
+    return gate, functional.linear(normed, layer.up, layer.up_bias)
+
+
 def _add_linear(state: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     total = torch.addmm(state, rows, weight)
     return total if bias is None else total.add_(bias)
@@ -223,3 +273,7 @@ def _add_linear(state: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None
 
 def _clone(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.detach().clone()
+
+
+def _detached(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.detach()

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from upturn.models.engine.attention import Part, Read, attend_cached, attend_new, join
 from upturn.models.engine.backend import Block, Ints
 from upturn.models.engine.decoder import Decoder, layer_windows
+from upturn.models.engine.replay import Replays, replays_for
 from upturn.models.engine.sampling import on_device
 from upturn.models.engine.store import Store
 
@@ -24,6 +25,8 @@ _MIN_SHARED = 128
 about 150 tokens for each of 64 rows."""
 _DENSE = 2
 """A contiguous range of rows is read in place while it is at most this many times the needed rows."""
+_COLUMNS = 64
+"""Own columns of a recorded step are a multiple of this."""
 _HIDDEN = -1e30
 """Added to scores of columns outside a window. Finite: a row may see no column of a part, and then its log-sum-exp
 is so small that the other parts decide."""
@@ -49,12 +52,31 @@ class _Plan(NamedTuple):
     """None = no query of the block has earlier tokens outside the window."""
 
 
+class _Pass(NamedTuple):
+    """The inputs of a pass, on the device."""
+
+    ids: Tensor
+    positions: Tensor
+    indices: Tensor
+    """Where the new keys and values are stored, see ``Store.indices``."""
+    last: Tensor | None
+    """The tokens whose logits are needed; None = all."""
+    plans: dict[int | None, list[_Plan]]
+    """A plan for each block, by window."""
+
+
 class DirectModel:
     """See ``Backend``. Each slot has a row of ``own``; rows of ``shared`` are assigned as groups appear."""
 
-    def __init__(self, model: PreTrainedModel, slots: int, max_length: int) -> None:
-        """``decoder.unsupported_reason`` must be None for the model."""
+    def __init__(
+        self, model: PreTrainedModel, slots: int, max_length: int, *, replays: Replays | None = None
+    ) -> None:
+        """``decoder.unsupported_reason`` must be None for the model.
+
+        ``replays``: of decoding steps; None = as its device can.
+        """
         self._decoder = Decoder(model, max_length)
+        self._replays = replays_for(self._decoder.device) if replays is None else replays
         self._windows = layer_windows(model)
         shape, like = self._decoder.shape, self._decoder.like
         self._slots = slots
@@ -72,6 +94,8 @@ class DirectModel:
     def refresh(self) -> None:
         """See ``Backend``."""
         self._decoder.refresh()
+        if self._replays is not None:
+            self._replays.clear()
 
     def clear(self) -> None:
         """See ``Backend``."""
@@ -106,7 +130,7 @@ class DirectModel:
             self._share(source, length)
         shared = min(int(self._shared_S[source]), length)
         own = length - shared
-        self._own.reserve(self._slots, own)
+        self._reserve_own(own)
         slots = list(targets)
         if own:
             self._own.copy_rows(int(self._own_row_S[source]), self._tensor(self._own_row_S[slots]), own)
@@ -116,30 +140,44 @@ class DirectModel:
 
     def forward(self, blocks: Sequence[Block]) -> Tensor:
         """See ``Backend``."""
+        given = self._prepare(blocks)
+        is_decoding = len(blocks) == 1 and bool((blocks[0].counts == 1).all())
+        if self._replays is not None and is_decoding:
+            logits = self._replays.run(self._compute, given)
+        else:
+            logits = self._compute(given)
+        for block in blocks:
+            self._lengths_S[block.slots] = block.starts + block.counts
+        return logits
+
+    def _prepare(self, blocks: Sequence[Block]) -> _Pass:
         slots_N = np.concatenate([np.repeat(block.slots, block.counts) for block in blocks])
         positions_N = np.concatenate([_positions(block) for block in blocks])
         columns_N = positions_N - self._shared_S[slots_N]
-        self._own.reserve(self._slots, int(columns_N.max()) + 1)
+        self._reserve_own(int(columns_N.max()) + 1)
         self._compact_rows(np.concatenate([block.slots for block in blocks]))
-        indices = self._own.indices(self._tensor(self._own_row_S[slots_N]), self._tensor(columns_N))
-        plans = {window: self._plans(blocks, window) for window in set(self._windows)}
+        last = None
+        if len(slots_N) > sum(len(block.slots) for block in blocks):
+            last = self._tensor(np.cumsum(np.concatenate([block.counts for block in blocks])) - 1)
+        return _Pass(
+            torch.cat([torch.as_tensor(block.ids, device=self._decoder.device) for block in blocks]),
+            self._tensor(positions_N),
+            self._own.indices(self._tensor(self._own_row_S[slots_N]), self._tensor(columns_N)),
+            last,
+            {window: self._plans(blocks, window) for window in set(self._windows)},
+        )
 
+    def _compute(self, given: _Pass) -> Tensor:
         def attend(layer: int, query: Tensor, heads: Tensor) -> Tensor:
-            self._own.write(layer, indices, heads)
+            self._own.write(layer, given.indices, heads)
             outputs = [
                 self._attend(plan, layer, query[plan.first : plan.stop], heads[plan.first : plan.stop])
-                for plan in plans[self._windows[layer]]
+                for plan in given.plans[self._windows[layer]]
             ]
             return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-        ids_N = torch.cat([torch.as_tensor(block.ids, device=self._decoder.device) for block in blocks])
-        hidden = self._decoder.hidden(ids_N, self._tensor(positions_N), attend)
-        for block in blocks:
-            self._lengths_S[block.slots] = block.starts + block.counts
-        if len(hidden) > sum(len(block.slots) for block in blocks):
-            last = np.cumsum(np.concatenate([block.counts for block in blocks])) - 1
-            hidden = hidden.index_select(0, self._tensor(last))
-        return self._decoder.logits(hidden)
+        hidden = self._decoder.hidden(given.ids, given.positions, attend)
+        return self._decoder.logits(hidden if given.last is None else hidden.index_select(0, given.last))
 
     def _attend(self, plan: _Plan, layer: int, query: Tensor, heads: Tensor) -> Tensor:
         """``(tokens, H·D)`` for the tokens of one block."""
@@ -154,7 +192,7 @@ class DirectModel:
         for store, read in ((self._own, plan.own), (self._shared, plan.shared)):
             if read is not None:
                 parts.append(attend_cached(query, store.read(layer, read.rows, read.columns), read))
-        output = join(parts).reshape(-1, query.shape[2] * query.shape[3])
+        output = join(parts).to(query.dtype).reshape(-1, query.shape[2] * query.shape[3])
         return output if plan.flat is None else output.index_select(0, plan.flat)
 
     def _plans(self, blocks: Sequence[Block], window: int | None) -> list[_Plan]:
@@ -208,6 +246,8 @@ class DirectModel:
         seen_R = np.maximum(seen_B, 1)[gather_R]
         is_straight = count == len(rows_B) and bool((line_B == np.arange(count)).all())
         columns = int(seen_B.max())
+        if self._replays is not None:  # columns that are masked, so that many steps have the same shape
+            columns = min((columns // _COLUMNS + 1) * _COLUMNS, self._own.columns)
         return Read(
             rows,
             columns,
@@ -284,11 +324,16 @@ class DirectModel:
         slot_of = np.argsort(self._own_row_S)
         self._own_row_S[slot_of[low]], self._own_row_S[slot_of[high]] = high, low
 
+    def _reserve_own(self, columns: int) -> None:
+        if self._own.reserve(self._slots, columns) and self._replays is not None:
+            self._replays.clear()
+
     def _share(self, slot: int, length: int) -> None:
         """Moves the first ``length`` tokens of the slot to a new shared row."""
         used = set(self._row_S.tolist())
         row = next(row for row in range(self._slots + 1) if row not in used)
-        self._shared.reserve(row + 1, length)
+        if self._shared.reserve(row + 1, length) and self._replays is not None:
+            self._replays.clear()
         before, old = int(self._shared_S[slot]), int(self._row_S[slot])
         own, rest = length - before, int(self._lengths_S[slot]) - length
         own_row = int(self._own_row_S[slot])

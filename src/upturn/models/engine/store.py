@@ -30,10 +30,13 @@ class Store:
         """Allocated columns of each row."""
         return self._layers[0].shape[3]
 
-    def reserve(self, rows: int, columns: int) -> None:
-        """Ensures room for that many rows and columns; grows by half at least, so that growing stays rare."""
+    def reserve(self, rows: int, columns: int) -> bool:
+        """Ensures room for that many rows and columns; grows by half at least, so that growing stays rare.
+
+        True = the contents were moved to other memory.
+        """
         if rows <= self.rows and columns <= self.columns:
-            return
+            return False
         rows = max(rows, self.rows + self.rows // 2) if rows > self.rows else self.rows
         if columns > self.columns:
             columns = -(-max(columns, self.columns + self.columns // 2) // _STEP) * _STEP
@@ -44,6 +47,7 @@ class Store:
             new[:, : old.shape[1], :, : old.shape[3]] = old
             self._layers[index] = new
         self._measure()
+        return True
 
     def indices(self, rows_N: Tensor, columns_N: Tensor) -> Tensor:
         """``(N, 2K)``: flat indices of each token's keys, then values; for ``write``, the same in every layer."""

@@ -10,6 +10,7 @@ from upturn.models.upstreams.endpoint_client import EndpointClient
 from upturn.models.upstreams.fork_cause import FORK_CURES, Fork, ForkCause
 from upturn.models.upstreams.function import Answering, FunctionUpstream
 from upturn.models.upstreams.local import EngineThread, Generator, LocalUpstream, script_for
+from upturn.models.upstreams.memory import Memory
 from upturn.models.upstreams.script import Prompt, Script
 from upturn.models.upstreams.upstream import (
     Attempt,
@@ -46,6 +47,7 @@ __all__ = [
     "Generator",
     "Hedge",
     "LocalUpstream",
+    "Memory",
     "Prompt",
     "Script",
     "Sender",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import NamedTuple
 
-from upturn.dialects import Message, ModelRequest, Part, Reasoning, RequestError, Text, ToolCall
+from upturn.dialects import Message, ModelAnswer, ModelRequest, Part, Reasoning, RequestError, Text, ToolCall
 from upturn.errors import ModelError
 from upturn.models.calls import Call, Reading, typed_arguments
 from upturn.models.chat_template import THOUGHT, THOUGHT_END, ChatRenderer
@@ -25,7 +25,7 @@ from upturn.models.template_profile import call_id as template_call_id
 from upturn.models.template_profile import tools_prompt
 from upturn.models.upstreams.fork_cause import Fork
 from upturn.models.upstreams.memory import Answered, Asked, Memory
-from upturn.models.upstreams.script import Prompt, Written, before_stop, call_id, may_call, offered
+from upturn.models.upstreams.script import Prompt, Written, before_stop, call_id, checked, may_call, offered
 
 _SAID, _WHY, _VALUE = "Zsaid", "Zwhy", "Zvalue"
 """Words that no template contains."""
@@ -107,6 +107,28 @@ class ChatScript:
         parts = _parts(output, ids, [self._arguments(call, request) for call in output.calls])
         return Written(parts, "tool_calls" if output.calls else "stop" if output.is_ended else "length")
 
+    def write(self, prompt: Prompt, answer: ModelAnswer, request: ModelRequest) -> tuple[int, ...]:
+        """What the template writes for the answer after the prompt; a thought only where it shows thoughts.
+
+        Where it renders an answered conversation otherwise than its prompt, an answer without calls is its text.
+        """
+        said = Message("assistant", answer.parts)
+        has_calls = any(isinstance(part, ToolCall) for part in answer.parts)
+        end = self._profile.call_end_text if has_calls else self._profile.end_text
+        lines = [line for part in self._writer.lines((*self._opened(prompt.start.asked), said)) for line in part]
+        text = self._render(lines, self._writer.tools(prompt.start.asked.tools), is_open=False)
+        if text.startswith(prompt.text):
+            rest = text[len(prompt.text) :]
+            stop = unmarked_at(rest, end, 0)
+            written = (rest if stop < 0 else rest[:stop]) + end  # some write it before the next message
+        elif has_calls:
+            raise RequestError(
+                "the chat template shows calls otherwise than the model writes them", field="messages"
+            )
+        else:
+            written = self.template.mark(plain_text(said)) + end
+        return checked(self, tuple(self.template.encode(written)), answer, request)
+
     def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:
         """Not with tools, whose calls are text; for a model that thinks, only after the thought."""
         if may_call(request):
@@ -123,9 +145,9 @@ class ChatScript:
         rest = asked.messages[1:] if has_prompt else asked.messages
         return (Message("system", (Text(prompt),)), *rest) if prompt else rest
 
-    def _render(self, lines: Messages, tools: Sequence[Line]) -> str:
+    def _render(self, lines: Messages, tools: Sequence[Line], *, is_open: bool = True) -> str:
         try:
-            return self.template.render(lines, tools, is_open=True)
+            return self.template.render(lines, tools, is_open=is_open)
         except ModelError as exc:
             raise RequestError(str(exc), field="messages") from exc
 

@@ -12,6 +12,7 @@ from itertools import takewhile
 
 from upturn.dialects import (
     Message,
+    ModelAnswer,
     ModelRequest,
     RequestError,
     Text,
@@ -27,7 +28,7 @@ from upturn.models.renderer import GLUE, CompactRenderer
 from upturn.models.template_messages import plain_text
 from upturn.models.upstreams.fork_cause import Fork
 from upturn.models.upstreams.memory import Memory
-from upturn.models.upstreams.script import Prompt, Written, before_stop, call_id, may_call, offered
+from upturn.models.upstreams.script import Prompt, Written, before_stop, call_id, checked, may_call, offered
 from upturn.records import Action, Observation, Turn
 
 _NAMES = FunctionNames((), PLAIN_NAME)
@@ -87,6 +88,11 @@ class CompactScript:
         cut = None if is_ended else before_stop(output.text, request)
         text = output.text.rstrip(GLUE) if cut is None else cut
         return Written((Text(text),), "stop" if is_ended or cut is not None else "length")
+
+    def write(self, prompt: Prompt, answer: ModelAnswer, request: ModelRequest) -> tuple[int, ...]:  # noqa: ARG002
+        """The answer's line; thoughts are left out."""
+        token_ids = self._renderer.write_text(_line(Message("assistant", answer.parts)))
+        return checked(self, token_ids, answer, request)
 
     def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest) -> bool:  # noqa: ARG002
         """Not with tools, whose calls are text."""

@@ -42,6 +42,7 @@ from upturn.models.upstreams.answer_events import answer_events
 from upturn.models.upstreams.chat_script import ChatScript
 from upturn.models.upstreams.compact_script import CompactScript
 from upturn.models.upstreams.event_exchange import EventExchange
+from upturn.models.upstreams.fork_cause import Fork
 from upturn.models.upstreams.script import Prompt, Script
 from upturn.models.upstreams.upstream import BreakerState, Drawn, Exchange, Forwarded, UpstreamCall, UpstreamError
 from upturn.records import JsonValue, TokenRow, WrittenSpan
@@ -245,24 +246,28 @@ class LocalUpstream:
             refuse_unsupported(call)
             script = await self._ready()
             prompt = script.prompt(call.request)
+            self._check_length(len(prompt.token_ids))
         except RequestError as exc:
-            raise UpstreamError(str(exc), kind="status", status=400, field=exc.field) from exc
+            raise UpstreamError(str(exc), kind="status", status=exc.status, refusal=exc) from exc
         except UpstreamError:
             raise
         except ModelError as exc:
             raise UpstreamError(str(exc), kind="protocol") from exc
-        if (length := len(prompt.token_ids)) >= self._max_length:
-            raise UpstreamError(
-                f"the conversation has {length} tokens; {self._model!r} reads fewer than {self._max_length} "
-                "(environment.max_tokens)",
-                kind="status",
-                status=400,
-            )
         rows: list[tuple[TokenRow, Drawn]] = []
         async with aclosing(self._events(call, script, prompt, rows)) as events:
             exchange = EventExchange(call, events, lambda: rows[0] if rows else None)
             await exchange.begin()
             yield exchange
+
+    def _check_length(self, length: int) -> None:
+        """Raises RequestError, in the words by which clients know that they have to shorten a conversation."""
+        if length >= self._max_length:
+            raise RequestError(
+                f"prompt is too long: this model's maximum context length is {self._max_length} tokens with "
+                f"the answer, and the conversation has {length} (environment.max_tokens of {self._model!r})",
+                code="context_length_exceeded",
+                field="messages",
+            )
 
     async def _ready(self) -> Script:
         async with self._making:
@@ -312,6 +317,11 @@ class LocalUpstream:
         script.remember(prompt, generation.token_ids, request)
         for event in _unsent(answer_events(answer), sent):
             yield event
+
+    @property
+    def forks(self) -> Sequence[Fork]:
+        """Why answered calls did not go on with an earlier one; the latest of them."""
+        return () if self._script is None else self._script.forks
 
     @property
     def breaker_state(self) -> BreakerState | None:

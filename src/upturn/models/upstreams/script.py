@@ -1,12 +1,22 @@
 """How a local model reads conversations and writes answers: ``chat_script`` or ``compact_script``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from upturn.dialects import FinishReason, ModelRequest, Part, ToolCall, ToolDefinition
+from upturn.dialects import (
+    FinishReason,
+    ModelAnswer,
+    ModelRequest,
+    Part,
+    RequestError,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    json_object,
+)
 from upturn.models.upstreams.fork_cause import Fork, ForkCause
 from upturn.models.upstreams.memory import Start
-from upturn.records import Tool
+from upturn.records import JsonValue, Tool
 
 
 class Prompt(NamedTuple):
@@ -60,6 +70,10 @@ class Script(Protocol):
     def read(self, token_ids: Sequence[int], request: ModelRequest, /) -> Written:
         """The answer in the model's output."""
 
+    def write(self, prompt: Prompt, answer: ModelAnswer, request: ModelRequest, /) -> tuple[int, ...]:
+        """The tokens that the model would write for the answer to a request, with an end token unless the answer
+        was cut off. Raises RequestError for an answer that it cannot write, or that would read back otherwise."""
+
     def is_readable_early(self, token_ids: Sequence[int], request: ModelRequest, /) -> bool:
         """Whether ``read`` of an output that begins so begins with the text that it has so far."""
 
@@ -73,6 +87,25 @@ def before_stop(text: str, request: ModelRequest) -> str | None:
     """The text before the first of the request's stop strings; None = it has none."""
     ends = [text.find(stop) for stop in request.sampling.stop if stop in text]
     return text[: min(ends)] if ends else None
+
+
+def checked(
+    script: Script, token_ids: tuple[int, ...], answer: ModelAnswer, request: ModelRequest
+) -> tuple[int, ...]:
+    """The tokens of an answer with an end token, without it where the answer was cut off.
+
+    Raises RequestError where they read as another text, or as other calls; thoughts are not compared.
+    """
+    read = script.read(token_ids, request).parts
+    if _said(read) != _said(answer.parts):
+        raise RequestError(f"the model would read its own answer as {read!r:.200}", field="messages")
+    return token_ids[:-1] if answer.finish == "length" else token_ids
+
+
+def _said(parts: Sequence[Part]) -> tuple[str, list[tuple[str, Mapping[str, JsonValue] | None]]]:
+    """The text and the calls of an answer."""
+    text = "".join(part.text for part in parts if isinstance(part, Text)).strip()
+    return text, [(part.name, json_object(part.arguments or "{}")) for part in parts if isinstance(part, ToolCall)]
 
 
 def call_id(request: ModelRequest, index: int) -> str:

@@ -35,18 +35,18 @@ class UpstreamError(ModelError):
         status: int | None = None,
         retry_after_seconds: int | None = None,
         shown: str = "",
-        field: str = "",
+        refusal: RequestError | None = None,
     ) -> None:
         """``message``: for the operator. ``status``: the upstream's HTTP status; None = there was no answer.
-        ``shown``: the message for clients, without addresses and keys; empty = the same. ``field``: of the request,
-        where it is at fault; empty = none is named."""
+        ``shown``: the message for clients, without addresses and keys; empty = the same. ``refusal``: the error
+        of a request that is at fault; None = it is made from message and status."""
         super().__init__(message)
         self.message = message
         self.shown = shown or message
         self.kind = kind
         self.status = status
         self.retry_after_seconds = retry_after_seconds
-        self.field = field
+        self._refusal = refusal
 
     def __reduce__(self) -> tuple[Callable[..., "UpstreamError"], tuple[object, ...]]:
         """The error can be sent to another process."""
@@ -56,7 +56,7 @@ class UpstreamError(ModelError):
             status=self.status,
             retry_after_seconds=self.retry_after_seconds,
             shown=self.shown,
-            field=self.field,
+            refusal=self._refusal,
         )
         return make, (str(self),)
 
@@ -67,10 +67,12 @@ class UpstreamError(ModelError):
 
     def as_request_error(self) -> RequestError:
         """The error for the client."""
+        if self._refusal is not None:
+            return self._refusal
         if self.is_fault_of_request:
             assert self.status is not None
             status = self.status if self.status == 413 else 400
-            return RequestError(self.shown, status=status, code="upstream_refused", field=self.field)
+            return RequestError(self.shown, status=status, code="upstream_refused")
         if self.status == 429 or self.kind == "overload":
             wait = self.retry_after_seconds if self.retry_after_seconds is not None else 1
             status = 429 if self.status == 429 else 503

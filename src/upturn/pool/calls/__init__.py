@@ -4,10 +4,12 @@ Calls are written like all records, with ``Pool.append``. Start with ``reads``.
 """
 
 from upturn.pool.calls.reads import (
+    IdleEpisode,
     StoredCall,
     call_by_id,
     calls_of_episode,
     episode_decision,
+    idle_episodes,
     latest_prefix,
 )
 from upturn.pool.calls.retention import delete_contents
@@ -22,6 +24,7 @@ from upturn.pool.calls.submissions import (
 )
 
 __all__ = [
+    "IdleEpisode",
     "StoredCall",
     "Submission",
     "SubmissionState",
@@ -31,6 +34,7 @@ __all__ = [
     "delete_contents",
     "episode_decision",
     "find_submission",
+    "idle_episodes",
     "latest_prefix",
     "set_states",
     "submissions_in",

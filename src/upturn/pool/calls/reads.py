@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, and_, case, func, literal, or_, select, tuple_
 
-from upturn.pool.schema import call_contents, calls, decisions
+from upturn.pool.schema import call_contents, calls, decisions, feedback, tasks
 from upturn.pool.selection import Scope, in_scope
-from upturn.records import Call, CallContent, Decision, from_fields
+from upturn.records import EPISODE_TASK, Call, CallContent, Decision, from_fields
 
 _IDS_PER_QUERY = 500
 
@@ -71,3 +71,43 @@ def episode_decision(engine: Engine, episode: str, *, tenant: Scope) -> Decision
     with engine.connect() as connection:
         fields = connection.execute(query).scalar()
     return None if fields is None else from_fields(Decision, fields)
+
+
+class IdleEpisode(NamedTuple):
+    """An episode that is not sealed and had no call for some time."""
+
+    tenant: str
+    episode: str
+    key: str
+    """Id of the API key of its calls; empty = they had none."""
+
+
+def idle_episodes(engine: Engine, *, tenant: Scope, before: float, is_rated: bool = False) -> list[IdleEpisode]:
+    """Returns unsealed episodes with an answered call whose latest call was stored before a time (UTC, seconds
+    since 1970), the oldest first.
+
+    ``is_rated``: only those with feedback on them or on one of their calls.
+    """
+    sealed = select(tasks.c.id).where(
+        tasks.c.id == literal(f"{EPISODE_TASK}:") + calls.c.tenant + literal(":") + calls.c.episode
+    )
+    answered = func.sum(case((calls.c.status == "answered", 1), else_=0))
+    query = (
+        select(calls.c.tenant, calls.c.episode, func.min(calls.c.key))
+        .where(*in_scope(calls.c.tenant, tenant), ~sealed.exists())
+        .group_by(calls.c.tenant, calls.c.episode)
+        .having(func.max(calls.c.recorded_at) < before, answered > 0)
+        .order_by(func.max(calls.c.sequence))
+    )
+    if is_rated:
+        of_calls = and_(feedback.c.subject_kind == "decision", feedback.c.subject_id == calls.c.id)
+        of_episodes = and_(feedback.c.subject_kind == "episode", feedback.c.subject_id == calls.c.episode)
+        given = select(calls.c.tenant, calls.c.episode).where(
+            select(feedback.c.id)
+            .where(feedback.c.tenant == calls.c.tenant, or_(of_calls, of_episodes))
+            .correlate(calls)
+            .exists()
+        )
+        query = query.where(tuple_(calls.c.tenant, calls.c.episode).in_(given))
+    with engine.connect() as connection:
+        return [IdleEpisode(*row) for row in connection.execute(query)]

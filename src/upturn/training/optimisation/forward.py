@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from upturn.config import Packing, Precision
-from upturn.errors import TrainingError
+from upturn.errors import TrainingError, error_text
 from upturn.models.engine import backbone_of, full_tensor, head_of
 from upturn.training.distributed import as_forward_pass, broadcast_first, gradients, world_of
 from upturn.training.optimisation.attention import Backend, TreeAttention, tree_attention
@@ -162,8 +162,12 @@ class Forward:
 
     def _backend(self, layout: "_Layout") -> Backend | None:
         """The fastest backend for the layout that has not failed verification; None = none left."""
-        candidates = backends(self.model.device.type, *layout)
+        candidates = self._candidates(layout)
         return next((backend for backend in candidates if backend not in self._failed), None)
+
+    def _candidates(self, layout: "_Layout") -> tuple[Backend, ...]:
+        is_half = self.precision != "float32" or self.model.dtype == torch.bfloat16
+        return backends(self.model.device.type, *layout, is_half=is_half)
 
     def _check_rows(self, rows: Sequence[TrainingRow]) -> None:
         config: Any = self.model.config.get_text_config(decoder=True)  # configurations are open-ended
@@ -261,7 +265,7 @@ class Forward:
         Each is verified before its first use, and before its first use on rows with a common prefix.
         """
         difference = None
-        for backend in backends(self.model.device.type, *layout):
+        for backend in self._candidates(layout):
             if backend not in self._failed and (backend, sample.has_shared_prefix) in self._verified:
                 return None
             difference = self._failed.get(backend) or self._difference(sample.rows, backend)
@@ -292,7 +296,7 @@ class Forward:
             RuntimeError,
             LookupError,
         ) as exc:  # the model does not support our attention
-            return f"the tree pass failed: {type(exc).__name__}: {exc}"
+            return f"the tree pass failed: {error_text(exc, longest=300)}"
         gap = float((tree - padded).abs().max())
         self.verification = Verification(gap, abs(tree_norm - padded_norm) / max(padded_norm, 1e-12))
         exact = _TOLERANCE.get(self.model.dtype, _ROUGH_TOLERANCE)
@@ -349,15 +353,18 @@ def _layout(batch: MicroBatch) -> _Layout:
     return _Layout(batch.input_ids.size, batch.tree is not None and len(batch.tree.starts) == 1)
 
 
-def backends(device: str, tokens: int, is_chain: bool = False) -> tuple[Backend, ...]:
+def backends(device: str, tokens: int, is_chain: bool = False, *, is_half: bool = False) -> tuple[Backend, ...]:
     """The attention backends for a tree of that many tokens on a kind of device, the fastest first.
 
-    ``is_chain``: the tree is one node. ``by_node`` is plain causal attention then, without a mask.
+    ``is_chain``: the tree is one node. ``by_node`` is plain causal attention then, without a mask. ``is_half``:
+    attention is computed in bfloat16.
     """
     if device == "cpu":
         return ("by_node", "streamed") if is_chain else ("streamed", "by_node")
-    is_masked = device == "cuda" and tokens > _FLEX_FROM and not is_chain
-    return ("flex", "by_node") if is_masked else ("by_node",)
+    if device != "cuda" or is_chain:
+        return ("by_node",)
+    fast: tuple[Backend, ...] = ("flash",) if is_half else ()
+    return (*fast, "flex", "by_node") if tokens > _FLEX_FROM else (*fast, "by_node")
 
 
 class _Sample(NamedTuple):

@@ -23,7 +23,9 @@ _MOMENTS = {"float32": 8.0, "8bit": 2 + 8 / 256}
 """Bytes of AdamW's moments per trained number; in 8 bits with a float32 scale for 256 numbers of each."""
 _KEPT_PROBABILITIES = 1 << 26
 _CHUNK = 1 << 23
-"""Equal to ``KEPT_NUMBERS`` and ``CHUNK_NUMBERS`` of ``logprob_head``, whose module loads torch."""
+_DEVICE_CHUNKS = 8
+"""Equal to ``KEPT_NUMBERS``, ``CHUNK_NUMBERS`` and ``_DEVICE_CHUNKS`` of ``logprob_head``, whose module loads
+torch."""
 
 
 _RECOMPUTED: tuple[Literal["none", "full"], ...] = ("none", "full")
@@ -127,7 +129,7 @@ class Load(NamedTuple):
     cached_tokens: int = 0
     """Of all concurrent rollouts."""
     reserved_tokens: int = 0
-    """Of the cache of an engine that runs the model's modules, as with bfloat16 weights: it is made at once."""
+    """Of the cache of an engine that runs the model's modules, as for an adapter on bfloat16: all at once."""
     is_cpu: bool = False
 
 
@@ -202,8 +204,12 @@ def estimate_memory(shape: ModelShape, settings: OptimiserSettings, load: Load, 
     has_copies = is_short or settings.offload
     master = _FLOAT if has_copies and settings.rounding == "master" else 0
     state = 0.0 if settings.offload else _MOMENTS[settings.moments] + master
-    # the direct backend copies all but embedding and output layer, and computes in float32 only
-    engine = _FLOAT * (frozen - shape.embeddings) if load.is_sampled and not is_short else 0
+    # in bfloat16 the direct backend copies queries, keys and values only, and does not merge adapters
+    is_direct = not (is_short and shape.rank)
+    copied = frozen - shape.embeddings
+    if is_short:
+        copied = shape.layers * shape.width * (shape.query + 2 * shape.key_value)
+    engine = number * copied if load.is_sampled and is_direct else 0
     references = 0 if shape.rank else load.references
     copies = engine + references * number * shape.parameters + load.has_best * number * shape.trained
     return Memory(
@@ -214,12 +220,12 @@ def estimate_memory(shape: ModelShape, settings: OptimiserSettings, load: Load, 
         activations=_activations(
             shape, settings, tokens, written_share=min(1.0, load.written_tokens / tokens), base=base
         ),
-        head=_head(shape, settings, load.written_tokens),
+        head=_head(shape, settings, load.written_tokens, is_cpu=load.is_cpu),
         cache=number
         * 2
         * shape.layers
         * shape.key_value
-        * (load.reserved_tokens if is_short else load.cached_tokens),
+        * (load.cached_tokens if is_direct else load.reserved_tokens),
     )
 
 
@@ -284,12 +290,18 @@ def _activations(
     return round(tokens * (stored * layer + recomputed * residual + peak) + fixed)
 
 
-def _head(shape: ModelShape, settings: OptimiserSettings, written_tokens: int) -> int:
-    """Kept probabilities and one chunk of logits; the gradient of a trained output layer comes on top."""
-    logits = written_tokens * shape.vocabulary
-    chunk = 0 if settings.precision == "float32" else _SHORT * min(logits, _CHUNK)
-    gradient = 0 if shape.rank else _FLOAT * shape.vocabulary * shape.width
-    return _FLOAT * min(logits, _KEPT_PROBABILITIES) + chunk + gradient
+def _head(shape: ModelShape, settings: OptimiserSettings, written_tokens: int, *, is_cpu: bool) -> int:
+    """Kept probabilities and one chunk of logits; a trained output layer's gradient; its weights in bfloat16."""
+    logits, weights = written_tokens * shape.vocabulary, shape.vocabulary * shape.width
+    kept = min(logits, _KEPT_PROBABILITIES)
+    chunk = _CHUNK * (1 if is_cpu else _DEVICE_CHUNKS)
+    numbers = _FLOAT * (kept + min(logits - kept, chunk))
+    gradient = 0 if shape.rank else _FLOAT * weights
+    if settings.precision != "float32":
+        numbers += _SHORT * min(logits, chunk)
+        gradient += 0 if shape.rank else _SHORT * weights  # a chunk's part, before it is added in float32
+    cast = _SHORT * weights if settings.precision == "bfloat16" else 0
+    return numbers + gradient + cast
 
 
 def _gradients(shape: ModelShape, settings: OptimiserSettings, *, is_cpu: bool) -> int:

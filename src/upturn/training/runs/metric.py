@@ -221,7 +221,7 @@ _TABLE: Mapping[MetricGroup, tuple[tuple[str, str, str], ...]] = {
         (
             "attention_*",
             "share",
-            "Computed positions whose attention is `streamed`, `flex` or `by_node` over a tree, or `padded`.",
+            "Computed positions by attention: `streamed`, `flash`, `flex` or `by_node` over a tree, or `padded`.",
         ),
         ("fallbacks", "micro-batches", "Micro-batches computed row by row instead of with shared prefixes."),
         ("verify_gap", "nats", "Largest |Δ log π| between shared and plain computation at the last check."),

@@ -85,8 +85,8 @@ def test_sft_imitates_good_episodes_in_their_own_tokens(tmp_path: Path) -> None:
     (row,) = loaded.trajectories[0].rows
     assert renderer().read(row.token_ids[row.spans[0].start :]).text == "user.open door=1"
     assert notes.lines[-1] == (
-        "omitted episodes: 1 without feedback that counts, 2 that are not good, 1 without tokens of the trained "
-        "agent's model"
+        "omitted episodes: 1 without feedback that counts, 2 that are not good, 1 of another model whose contents "
+        "are deleted (gateway.keep_days)"
     )
 
 
@@ -142,7 +142,7 @@ def test_a_run_sees_the_traffic_of_its_tenant_only(tmp_path: Path) -> None:
     )
     with (
         opened(path) as context,
-        pytest.raises(TrainingError, match="of 1 sealed episodes are omitted: 1 without feedback"),
+        pytest.raises(TrainingError, match="omitted episodes: 1 without feedback"),
     ):
         sft._load(context, worker_of(context))
 

@@ -18,7 +18,7 @@ from upturn.loop.trainers.pool_data import (
     trained_selection,
 )
 from upturn.loop.trainers.registry import Algorithm
-from upturn.loop.trainers.traffic import check_traffic, find_pairs, note_omissions, open_traffic, writable_episodes
+from upturn.loop.trainers.traffic import check_traffic, find_pairs, note_omissions, open_traffic, read_sides
 from upturn.loop.trainers.training_plan import Overhead, Plan, Workload, plan_on_rows
 from upturn.pool import correction_pairs, deployment_pairs, take_snapshot_of
 from upturn.records import AgentVersion, PreferencePair, PreferenceSource, Trajectory, pair_problem, record
@@ -83,7 +83,7 @@ def load_pairs(
 
     def find() -> FrozenPairs:
         if context.config.traffic is not None:
-            found_pairs = find_pairs(open_traffic(context, worker.renderer), chosen)
+            found_pairs = find_pairs(open_traffic(context, worker.version), chosen)
             note_omissions(context, found_pairs)
             return _freeze(context, sorted(found_pairs.items, key=lambda pair: pair.id))
         found = _find(context, worker, chosen)
@@ -108,7 +108,7 @@ def load_pairs(
 def _sides(context: Context, worker: PolicyWorker, ids: Sequence[str]) -> Iterator[Trajectory]:
     """The trajectories with these ids in the worker's tokens."""
     if context.config.traffic is not None:
-        for read in writable_episodes(context.pool, ids, tenant=context.tenant, renderer=worker.renderer):
+        for read in read_sides(context, worker.version, ids):
             yield read.trajectory
         return
     for stored in context.pool.experiences_of(ids, tenant=context.tenant):

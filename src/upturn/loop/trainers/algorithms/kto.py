@@ -88,7 +88,7 @@ def load_ratings(context: Context, worker: PolicyWorker) -> LoadedRatings:
 
 def _rated_episodes(context: Context, worker: PolicyWorker) -> LoadedRatings:
     def find() -> Mapping[str, float]:
-        traffic = open_traffic(context, worker.renderer)
+        traffic = open_traffic(context, worker.version)
         found = find_ratings(traffic)
         note_omissions(context, found)
         return {rating.trajectory.id: traffic.rewards[rating.trajectory.id] for rating in found.items}
@@ -97,7 +97,7 @@ def _rated_episodes(context: Context, worker: PolicyWorker) -> LoadedRatings:
     assert settings is not None
     ratings = [
         RatedTrajectory(read.trajectory, frozen.rewards[read.trajectory.id] > settings.good_above)
-        for read in read_frozen(context, worker.renderer, frozen)
+        for read in read_frozen(context, worker.version, frozen)
     ]
     return LoadedRatings(ratings, frozen.snapshot)
 

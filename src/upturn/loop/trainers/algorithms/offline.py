@@ -81,7 +81,7 @@ def load_trajectories(context: Context, renderer: Renderer) -> LoadedTrajectorie
     are usable, what the others could be used for and why not more. Raises TrainingError when there is none.
     """
     if context.config.traffic is not None:
-        return _sampled_episodes(context, renderer)
+        return _sampled_episodes(context)
     selection = Selection(families=tuple(context.trained_families), splits=("train",))
     snapshot = context.journal.record_step(
         "snapshot", Snapshot, lambda: take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
@@ -111,18 +111,20 @@ def load_trajectories(context: Context, renderer: Renderer) -> LoadedTrajectorie
     return LoadedTrajectories(usable, snapshot.id)
 
 
-def _sampled_episodes(context: Context, renderer: Renderer) -> LoadedTrajectories:
+def _sampled_episodes(context: Context) -> LoadedTrajectories:
     """Episodes of traffic, with the task of their prompt. Notes how many are left out."""
-    settings = context.config.section(OfflineSettings)
+    settings, agent = context.config.section(OfflineSettings), context.config.improved_agent
+    assert agent is not None
+    version = context.router.registry.served(agent.name).incumbent
 
     def find() -> Mapping[str, float]:
-        traffic = open_traffic(context, renderer)
+        traffic = open_traffic(context, version)
         found = find_sampled(traffic, settings)
         note_omissions(context, found)
         return {item.trajectory.id: traffic.rewards[item.trajectory.id] for item in found.items}
 
     frozen, penalty = frozen_traffic(context, find), overlong_penalty(context.config.rewards)
-    read = {item.trajectory.id: item for item in read_frozen(context, renderer, frozen)}
+    read = {item.trajectory.id: item for item in read_frozen(context, version, frozen)}
     scored = []
     for row in context.pool.selected(Selection(environments=(MODEL_CALL,)), tenant=context.tenant):
         if row.trajectory_id in read:

@@ -95,13 +95,13 @@ def _successes(context: Context, snapshot: Snapshot, worker: PolicyWorker) -> _D
 
 def _good_episodes(context: Context, worker: PolicyWorker) -> _Demonstrations:
     def find() -> Mapping[str, float]:
-        traffic = open_traffic(context, worker.renderer)
+        traffic = open_traffic(context, worker.version)
         found = find_demonstrations(traffic)
         note_omissions(context, found)
         return {trajectory.id: traffic.rewards[trajectory.id] for trajectory in found.items}
 
     frozen = frozen_traffic(context, find)
-    read = read_frozen(context, worker.renderer, frozen)
+    read = read_frozen(context, worker.version, frozen)
     return _Demonstrations([experience.trajectory for experience in read], frozen.snapshot, "good episodes")
 
 

@@ -4,9 +4,15 @@ Trainers and ``upturn pool ready`` call the same functions, so that what one rep
 reward of an episode (``pool.traffic``). Start with ``traffic``, then ``ways``.
 """
 
-from upturn.loop.trainers.traffic.frozen import FrozenTraffic, frozen_traffic, note_omissions, read_frozen
+from upturn.loop.trainers.traffic.frozen import (
+    FrozenTraffic,
+    frozen_traffic,
+    note_omissions,
+    read_frozen,
+    read_sides,
+)
 from upturn.loop.trainers.traffic.survey import Way, check_traffic, survey_pool, survey_traffic
-from upturn.loop.trainers.traffic.traffic import Traffic, open_traffic, traffic_of, writable_episodes
+from upturn.loop.trainers.traffic.traffic import Traffic, open_traffic, traffic_of
 from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_pairs, find_ratings, find_sampled
 
 __all__ = [
@@ -23,8 +29,8 @@ __all__ = [
     "note_omissions",
     "open_traffic",
     "read_frozen",
+    "read_sides",
     "survey_pool",
     "survey_traffic",
     "traffic_of",
-    "writable_episodes",
 ]

@@ -1,15 +1,14 @@
 """The episodes of a run, frozen: a resumed run trains on those that it began with."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from upturn.errors import TrainingError
 from upturn.loop.run import Context
-from upturn.loop.trainers.traffic.traffic import writable_episodes
+from upturn.loop.trainers.traffic.traffic import model_text_of, read_contents
 from upturn.loop.trainers.traffic.ways import Found, ItemT
-from upturn.models import Renderer
 from upturn.pool import Experience, take_snapshot_of
-from upturn.records import record
+from upturn.records import AgentVersion, record
 
 
 @record
@@ -34,9 +33,15 @@ def frozen_traffic(context: Context, find: Callable[[], Mapping[str, float]]) ->
     return context.journal.record_step("traffic", FrozenTraffic, freeze)
 
 
-def read_frozen(context: Context, renderer: Renderer, frozen: FrozenTraffic) -> list[Experience]:
-    """The data points of the run in the renderer's tokens, by id."""
-    return writable_episodes(context.pool, frozen.rewards, tenant=context.tenant, renderer=renderer)
+def read_frozen(context: Context, version: AgentVersion, frozen: FrozenTraffic) -> Sequence[Experience]:
+    """The data points of the run in the tokens of the version's model, by id."""
+    return read_sides(context, version, frozen.rewards)
+
+
+def read_sides(context: Context, version: AgentVersion, trajectory_ids: Iterable[str]) -> Sequence[Experience]:
+    """These data points in the tokens of the version's model, in this order."""
+    model_text = model_text_of(version)
+    return read_contents(context.pool, trajectory_ids, tenant=context.tenant, model_text=model_text).experiences
 
 
 def note_omissions(context: Context, found: Found[ItemT]) -> None:

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from upturn.agents import template_options
 from upturn.config import Config
 from upturn.errors import TrainingError
 from upturn.loop.run import Context, version_of
 from upturn.loop.trainers.traffic.traffic import Traffic, traffic_of
 from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_pairs, find_ratings, find_sampled
-from upturn.models import load_local
 from upturn.pool import PoolReader
 from upturn.pool.traffic import has_traffic
 from upturn.training.algorithms.dpo import DpoSettings
@@ -42,16 +40,14 @@ _FINDERS: Mapping[str, tuple[str, Callable[[Traffic, Config], Found[Any]]]] = {
 def survey_pool(pool: PoolReader, config: Config) -> Sequence[Way]:
     """The ways of learning from the traffic of the configured tenant, for the agent that would be trained.
 
-    Empty = there is no traffic. Loads the agent's model; raises ModelError where that is not possible.
+    Empty = there is no traffic. Raises ModelError where the agent's model is missing.
     """
     if not has_traffic(pool, tenant=config.pool.tenant):
         return []
     agent = config.improved_agent
     if agent is None:
         return [Way(name, 0, unit, _NO_AGENT, "") for name, (unit, _) in _FINDERS.items()]
-    version = version_of(agent)
-    renderer = load_local(version.model).renderer(options=template_options(version))
-    return survey_traffic(traffic_of(pool, config, renderer), config)
+    return survey_traffic(traffic_of(pool, config, version_of(agent)), config)
 
 
 def survey_traffic(traffic: Traffic, config: Config) -> Sequence[Way]:
@@ -65,12 +61,10 @@ def survey_traffic(traffic: Traffic, config: Config) -> Sequence[Way]:
 
 
 def check_traffic(context: Context, algorithm: str) -> None:
-    """Raises TrainingError, before any evaluation, where the run's traffic has nothing for the algorithm.
-
-    The trained model is not loaded yet: whether tokens are those of its tokenizer is checked when it trains.
-    """
-    if context.config.traffic is not None:
+    """Raises TrainingError, before any evaluation, where the run's traffic has nothing for the algorithm."""
+    agent = context.config.improved_agent
+    if context.config.traffic is not None and agent is not None:
         _, find = _FINDERS[algorithm]
-        found = find(traffic_of(context.pool, context.config, None), context.config)
+        found = find(traffic_of(context.pool, context.config, version_of(agent)), context.config)
         if found.refusal:
             raise TrainingError(found.refusal)

@@ -15,13 +15,17 @@ from upturn.training.data import exclusion_reason
 ItemT = TypeVar("ItemT")
 
 _OMITTED: Mapping[str, str] = {
+    "unsealed": "with feedback that are not sealed (`upturn pool seal`)",
     **WITHOUT_REWARD,
     "bad": "that are not good",
     "undecided": "with rewards that are neither good nor bad",
-    "foreign": "without tokens of the trained agent's model",
+    "foreign": "sampled with another tokenizer than the trained agent's",
+    "deleted": "of another model whose contents are deleted (gateway.keep_days)",
+    "unwritable": "that the trained agent's model cannot read or write",
     "one_sided": "without an episode of the other version with the same prompt",
     "alone": "alone with their prompt",
     "equal": "with rewards that do not differ enough",
+    "widowed": "whose other side cannot be read",
     "unusable": "in pairs that wrote the same",
     "rendered": "whose model returned no tokens and log-probs",
     "temperature": "sampled greedily, at an unknown temperature or at several, or with other options than recorded",
@@ -57,9 +61,8 @@ def find_demonstrations(traffic: Traffic) -> Found[Trajectory]:
     """Good episodes, to imitate."""
     rewarded, left_out = _rewarded(traffic)
     good = [episode for episode in rewarded if _reward(episode) > traffic.settings.good_above]
-    trajectories = _trajectories(traffic, good)
     left_out["bad"] = len(rewarded) - len(good)
-    left_out["foreign"] = len(good) - len(trajectories)
+    trajectories = _trajectories(traffic, good, left_out)
     found = Found(trajectories, left_out, "")
     if trajectories:
         return found
@@ -78,9 +81,8 @@ def find_ratings(traffic: Traffic) -> Found[RatedTrajectory]:
         if _reward(episode) > settings.good_above or _reward(episode) < settings.bad_below
     }
     decided = [episode for episode in rewarded if episode.trajectory_id in is_good]
-    trajectories = _trajectories(traffic, decided)
     left_out["undecided"] = len(rewarded) - len(decided)
-    left_out["foreign"] = len(decided) - len(trajectories)
+    trajectories = _trajectories(traffic, decided, left_out)
     ratings = [RatedTrajectory(trajectory, is_good[trajectory.id]) for trajectory in trajectories]
     found = Found(ratings, left_out, "")
     sides = Counter(rating.is_desirable for rating in ratings)
@@ -98,18 +100,18 @@ def find_pairs(traffic: Traffic, settings: StoredPairSettings) -> Found[Preferen
     without them the best episode of a prompt with its worst, whatever versions answered.
     """
     rewarded, left_out = _rewarded(traffic)
-    left_out.update(dict.fromkeys(("one_sided", "alone", "equal", "foreign", "unusable"), 0))
+    left_out.update(dict.fromkeys(("one_sided", "alone", "equal", "deleted", "unwritable", "unusable"), 0))
     matches = _version_matches if settings.old else _extreme_matches
     source: PreferenceSource = "deployment" if settings.old else "group"
     compared = list(matches(rewarded, settings, left_out))
     sides = {
         trajectory.id: trajectory
-        for trajectory in _trajectories(traffic, [side for pair in compared for side in pair])
+        for trajectory in _trajectories(traffic, [side for pair in compared for side in pair], left_out)
     }
     pairs = []
     for better, worse in compared:
         if better.trajectory_id not in sides or worse.trajectory_id not in sides:
-            left_out["foreign"] += 2
+            left_out["widowed"] += (better.trajectory_id in sides) + (worse.trajectory_id in sides)
             continue
         chosen, rejected = sides[better.trajectory_id], sides[worse.trajectory_id]
         margin = _reward(better) - _reward(worse)
@@ -167,10 +169,10 @@ def find_sampled(traffic: Traffic, settings: OfflineSettings) -> Found[Experienc
     left_out.update(dict.fromkeys(("rendered", "foreign", "temperature", "no_logprobs"), 0))
     left_out["rendered"] = sum(episode.origin != "sampled" for episode in rewarded)
     sampled_ids = [episode.trajectory_id for episode in rewarded if episode.origin == "sampled"]
-    written = traffic.writable(sampled_ids)
-    left_out["foreign"] = len(sampled_ids) - len(written)
+    written = traffic.contents(sampled_ids, is_rendered=False)
+    left_out.update(written.lost)
     sampled = []
-    for experience in written:
+    for experience in written.experiences:
         reason = exclusion_reason(experience.trajectory)
         if reason is None:
             sampled.append(experience)
@@ -210,7 +212,7 @@ def _tokens_cure(rewarded: Sequence[Episode]) -> str:
 
 def _rewarded(traffic: Traffic) -> tuple[list[Episode], Counter[str]]:
     """The episodes with a reward, and the number of others by cause."""
-    left_out: Counter[str] = Counter(dict.fromkeys(WITHOUT_REWARD, 0))
+    left_out: Counter[str] = Counter({"unsealed": traffic.unsealed, **dict.fromkeys(WITHOUT_REWARD, 0)})
     left_out.update(episode.reward.missing for episode in traffic.episodes if episode.reward.missing)
     return [episode for episode in traffic.episodes if episode.reward.value is not None], left_out
 
@@ -227,13 +229,15 @@ def _by_task(episodes: Sequence[Episode]) -> Mapping[str, list[Episode]]:
     return by_task
 
 
-def _trajectories(traffic: Traffic, episodes: Sequence[Episode]) -> list[Trajectory]:
-    written = traffic.writable(episode.trajectory_id for episode in episodes)
-    return [experience.trajectory for experience in written]
+def _trajectories(traffic: Traffic, episodes: Sequence[Episode], left_out: Counter[str]) -> list[Trajectory]:
+    """In the trained model's tokens; counts those that are not."""
+    read = traffic.contents(episode.trajectory_id for episode in episodes)
+    left_out.update(read.lost)
+    return [experience.trajectory for experience in read.experiences]
 
 
 def _nothing(traffic: Traffic, found: Found[ItemT], wanted: str, cure: str = _CURE) -> str:
     return (
-        f"{traffic.path!r} holds no {wanted} of the tenant {traffic.tenant!r} to train on; of "
-        f"{len(traffic.episodes)} sealed episodes are omitted: {found.omissions or 'none'}. {cure}"
+        f"{traffic.path!r} holds no {wanted} of the tenant {traffic.tenant!r} to train on; omitted episodes: "
+        f"{found.omissions or 'none'}. {cure}"
     )

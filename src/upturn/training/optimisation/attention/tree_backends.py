@@ -1,12 +1,14 @@
 """Causal attention over a token tree: each token attends to its node up to itself, and to all ancestors' tokens.
 
 Letters: N tokens of the tree, H query heads, K key-value heads (H a multiple of K), D their size. Queries and keys
-are already rotated by their depth. Three backends compute the same result:
+are already rotated by their depth. Four backends compute the same result:
 
 * ``streamed`` (CPU): no mask and no copy of the keys. Every node's own causal attention, batched by similar length;
   then, for every node with descendants, all queries of the descendants, one range of the layout, against the node's
   keys. The parts are joined by their log-sum-exp, as flash attention joins blocks (arXiv 2205.14135); the backward
   pass of a part needs only the joined output and log-sum-exp, so the kernel's own backward pass works for each.
+* ``flash`` (CUDA, bfloat16): the same parts as ``streamed``, with flash attention's own kernels: one call for all
+  nodes and one for each depth of the tree.
 * ``flex`` (CUDA): one call of FlexAttention with one block mask per layout.
 * ``by_node`` (any device): one call of scaled-dot-product attention per node, against the keys of its path.
 """
@@ -30,10 +32,11 @@ from upturn.training.optimisation.attention.dense import (
     dense_gradient,
     heads_first,
 )
+from upturn.training.optimisation.attention.flash import Level, attend_by_level, levels
 from upturn.training.optimisation.tree import TokenTree
 from upturn.training.row import IntArray
 
-Backend = Literal["streamed", "flex", "by_node"]
+Backend = Literal["streamed", "flash", "flex", "by_node"]
 
 CHUNK = 192
 """Tokens of a node in one causal call. The kernel computes much of what a causal mask hides, but no masked score of
@@ -93,6 +96,8 @@ class TreeAttention:
     """For ``by_node``: the tokens that each node attends to, in order. Empty for the others."""
     block_mask: object
     """For ``flex``; None for the others."""
+    levels: tuple[Level, ...] = ()
+    """For ``flash``; empty for the others."""
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, is_last: bool = False
@@ -110,6 +115,9 @@ class TreeAttention:
                     value = torch.nn.functional.pad(value, (0, more))
                 output = apply(query, key, value, _Call(self, scaling, self.predictors if is_last else None))
                 return output[..., :size] if more else output
+            case "flash":
+                tokens_first = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
+                return attend_by_level(*tokens_first, calls=self.levels, scaling=scaling)[None]
             case "flex":
                 return _flex(query, key, value, scaling=scaling, block_mask=self.block_mask)
             case "by_node":
@@ -130,6 +138,8 @@ def tree_attention(
         parents = tuple(chunk for chunk in chunks if chunk.subtree_stop > chunk.stop)
         ranges = None if predictors is None else _predictor_ranges(predictors, parents)
         return TreeAttention(tree, backend, tuple(_blocks(chunks)), parents, ranges, (), None)
+    if backend == "flash":
+        return TreeAttention(tree, backend, (), (), None, (), None, levels(tree, device))
     if backend == "flex":
         return TreeAttention(tree, backend, (), (), None, (), _block_mask(tree, device))
     visible = tuple(torch.from_numpy(tokens).to(device) for tokens in visible_tokens(tree))
@@ -386,5 +396,13 @@ def _flex(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, block_ma
     plain: Any = flex_attention
     call = _compiled() if query.device.type == "cuda" else plain
     is_grouped = query.shape[1] != key.shape[1]
-    output: Tensor = call(query, key, value, block_mask=block_mask, scale=scaling, enable_gqa=is_grouped)
+    output: Tensor = call(
+        query,
+        key,
+        value,
+        block_mask=block_mask,
+        scale=scaling,
+        enable_gqa=is_grouped,
+        kernel_options={"BACKEND": "TRITON"},  # else trees below 128 tokens get a kernel that fails for many shapes
+    )
     return output.transpose(1, 2)
