@@ -26,7 +26,7 @@ from benchmarks.program.observed_engine import ObservedEngine
 from benchmarks.program.plan import Plan, load
 from benchmarks.program.talk import KIT, setting
 from upturn.agents import Attempt, RolloutRequest, Setting, run_rollouts
-from upturn.agents.program import Program
+from upturn.agents.program import Program, ProgramCommand
 from upturn.agents.rollout import Job
 from upturn.config import Limits
 from upturn.models import LocalModel
@@ -146,8 +146,8 @@ def _programs(local: LocalModel, engine: ObservedEngine) -> dict[str, Setting]:
     for number, behaviour in enumerate(OUTCOMES):
         seconds = _IMPATIENT if behaviour in _ENDLESS else _PATIENT
         limits = Limits(max_turns=8, max_tokens=500, max_action_tokens=8, max_seconds=seconds)
-        command = (sys.executable, "-I", "-S", str(_SCRIPT), behaviour)
-        program: Program | Sequence[str] = _Intruder() if behaviour == "uses another key" else command
+        command = ProgramCommand((sys.executable, "-I", "-S", str(_SCRIPT), behaviour))
+        program: Program | ProgramCommand = _Intruder() if behaviour == "uses another key" else command
         settings[behaviour] = setting(local, engine, program, limits, parallel=2, key=f"trouble-{number}")
     return settings
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.program.observed_engine import Calls
 from upturn.agents import Attempt, ProgramAgent, RolloutRequest, Setting, run_rollouts
-from upturn.agents.program import Program, ProgramModels, rollout_model
+from upturn.agents.program import Program, ProgramCommand, ProgramModels, rollout_model
 from upturn.agents.rollout import Job
 from upturn.config import Limits
 from upturn.environments import one_step
@@ -35,10 +35,10 @@ class Talk:
         return Limits(max_turns=self.turns + 1, max_tokens=2_000, max_action_tokens=self.max_tokens)
 
     @property
-    def command(self) -> tuple[str, ...]:
+    def command(self) -> ProgramCommand:
         """The program as a command."""
         script = Path(__file__).with_name("talk_command.py")
-        return (sys.executable, "-I", "-S", str(script), str(self.turns), str(self.max_tokens))
+        return ProgramCommand((sys.executable, "-I", "-S", str(script), str(self.turns), str(self.max_tokens)))
 
     async def program(self, attempt: Attempt) -> None:
         """The program as a function; sends the whole conversation with each call."""
@@ -67,7 +67,7 @@ KIT = one_step("talk", _make, _check)
 
 
 def setting(
-    local: LocalModel, engine: Model, program: Program | Sequence[str], limits: Limits, *, parallel: int, key: str
+    local: LocalModel, engine: Model, program: Program | ProgramCommand, limits: Limits, *, parallel: int, key: str
 ) -> Setting:
     """Attempts of a program with a local model, as a rollout runs them in training."""
     renderer = local.renderer()
