@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,32 @@ def test_files_of_the_host_are_neither_seen_nor_written(workspace: Path, tmp_pat
         assert secret.read_text() == "secret"
     finally:
         secret.unlink()
+
+
+def test_what_is_readable_in_the_workspace_is_not_written(workspace: Path) -> None:
+    """Such as tests that a program must pass."""
+    extra = Path(f"{workspace}-extra")
+    try:
+        for folder in (extra, workspace / "tests"):
+            folder.mkdir()
+            folder.joinpath("test.py").write_text("original\n")
+        sandbox = Bubblewrap(workspace, readable=(workspace / "tests", extra, workspace / "missing"))
+        script = (
+            f"cat tests/test.py {extra}/test.py; echo x > tests/test.py; echo x > {extra}/new; mv tests away; ls"
+        )
+        end = shell(workspace, script, sandbox=sandbox)
+        assert end.output == "original\noriginal\ntests\n"
+        assert end.errors.count("Read-only file system") == 2
+    finally:
+        shutil.rmtree(extra)
+
+
+@pytest.mark.parametrize("folder", ["/", "/usr", ".", "~", tempfile.gettempdir()])
+def test_a_workspace_that_holds_more_is_refused(folder: str) -> None:
+    """Root would give all that lies in it to the ordinary user."""
+    path = Path(folder).expanduser()
+    with pytest.raises(SandboxError, match="which the program could change: give the program a folder of its own"):
+        run(path, "true")
 
 
 def test_files_of_the_workspace_are_read_and_written(workspace: Path) -> None:

@@ -192,17 +192,18 @@ async def many_attempts(count: int) -> Counter[int | str | None]:
     places = asyncio.Semaphore(16)
     ends = Counter[int | str | None]()
 
-    async def attempt(script: str, *, is_cancelled: bool) -> None:
+    async def attempt(number: int) -> None:
+        script = scripts[number % 5]
         async with places:
             limit = 0.2 if script in {HUNG, PRINTING} else None
-            try:
-                async with asyncio.timeout(0.05 if is_cancelled else None):
+            try:  # cancelled before, while and after it starts
+                async with asyncio.timeout(number % 7 * 0.01 if number % 5 == 4 else None):
                     ends[(await call("sh", "-c", script, timeout_seconds=limit)).exit_code] += 1
             except TimeoutError:
                 ends["cancelled"] += 1
 
     scripts = (HUNG, FORKED, PRINTING, EXITING, HUNG)
-    await asyncio.gather(*(attempt(s, is_cancelled=i % 5 == 4) for i, s in enumerate(scripts * (count // 5))))
+    await asyncio.gather(*map(attempt, range(count)))
     return ends
 
 

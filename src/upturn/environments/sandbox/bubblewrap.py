@@ -11,7 +11,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from upturn.config import SandboxLimits
 from upturn.environments.sandbox.command import Call, CommandEnd, Launch, run_supervised, start_error
 from upturn.environments.sandbox.cure import cure, this_host
 from upturn.environments.sandbox.host_ports import HostPorts
-from upturn.environments.sandbox.mounts import Mounts, mounts_for
+from upturn.environments.sandbox.mounts import Mounts, holds_more, mounts_for
 from upturn.environments.sandbox.nameless_file import nameless_file
 from upturn.environments.sandbox.seccomp import seccomp_filter
 from upturn.environments.sandbox.self_test import PROBE, show_isolation
@@ -49,11 +49,12 @@ class Bubblewrap:
     """A sandbox over one workspace; usable for several commands, also at the same time."""
 
     workspace: Path
-    """The only folder of the host that the program may write. Root gives it to ``ORDINARY_USER`` with all in it."""
+    """The only folder of the host that the program may write. Root gives it to ``ORDINARY_USER`` with all in it. It
+    must not hold the current folder, the home, the interpreter or the system."""
     ports: tuple[int, ...] = ()
     """Of the host's loopback that the program reaches at the same ports of its own."""
     readable: tuple[Path, ...] = ()
-    """More folders and files that the program may read."""
+    """More folders and files that the program may read. Those in the workspace it may then only read."""
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     program: str = "bwrap"
     """Name or path of bubblewrap."""
@@ -72,6 +73,12 @@ class Bubblewrap:
         workspace = self.workspace.resolve()
         if not folder.resolve().is_relative_to(workspace):
             raise SandboxError(f"the folder {str(folder)!r} must be in the sandbox's workspace, {str(workspace)!r}")
+        kept = holds_more(workspace)
+        if kept is not None:
+            raise SandboxError(
+                f"the workspace {str(workspace)!r} holds {str(kept)!r}, which the program could change: give the "
+                "program a folder of its own"
+            )
         await self.check()
         call = Call(tuple(command), environment, input, folder.resolve(), output_limit, timeout_seconds)
         return await self._run(workspace, call)
@@ -124,8 +131,8 @@ def _may_mount() -> bool:
 @contextmanager
 def _start(sandbox: Bubblewrap, workspace: Path, call: Call, channel: int) -> Iterator[tuple[Call, Launch]]:
     """Bubblewrap's call for the given one, and how the supervisor launches it; descriptors are open meanwhile."""
-    mounts = mounts_for(call.command, call.environment, sandbox.readable)
-    paths = tuple(map(str, (workspace, _ENTER, *mounts.readable)))
+    mounts = mounts_for(workspace, call.command, call.environment, sandbox.readable)
+    paths = tuple(map(str, (*mounts.readable, workspace, *mounts.protected, _ENTER)))
     launch, sources = Launch(user=ORDINARY_USER if os.getuid() == 0 else None), paths
     if os.getuid() == 0 and _may_mount():
         launch, sources = replace(launch, staged=paths), tuple(f"{STAGE}/{i}" for i in range(len(paths)))
@@ -133,7 +140,11 @@ def _start(sandbox: Bubblewrap, workspace: Path, call: Call, channel: int) -> It
         seccomp = files.enter_context(nameless_file(seccomp_filter()))
         made = {path: files.enter_context(nameless_file(content)) for path, content in _FILES.items()}
         command = (
-            *(sandbox.program, *_arguments(mounts, sources, workspace, sandbox.limits)),
+            # its path: when root has become another user, the supervisor may read no modules to look it up
+            *(
+                shutil.which(sandbox.program) or sandbox.program,
+                *_arguments(mounts, sources, workspace, sandbox.limits),
+            ),
             *(part for path, number in made.items() for part in ("--ro-bind-data", str(number), path)),
             *("--remount-ro", "/", "--seccomp", str(seccomp), "--chdir", str(call.folder), "--"),
             *(os.path.realpath(sys.executable), "-I", "-S", _ENTER_INSIDE, str(channel)),
@@ -153,7 +164,8 @@ def give_away(workspace: Path) -> None:
     for _, folders, files, descriptor in os.fwalk(workspace):
         os.chown(".", ORDINARY_USER, ORDINARY_USER, dir_fd=descriptor)
         for name in (*folders, *files):
-            os.chown(name, ORDINARY_USER, ORDINARY_USER, dir_fd=descriptor, follow_symlinks=False)
+            with suppress(FileNotFoundError):  # another command over the workspace has removed it
+                os.chown(name, ORDINARY_USER, ORDINARY_USER, dir_fd=descriptor, follow_symlinks=False)
 
 
 def sandbox_environment(workspace: Path) -> dict[str, str]:
@@ -162,7 +174,10 @@ def sandbox_environment(workspace: Path) -> dict[str, str]:
 
 
 def _arguments(mounts: Mounts, sources: Sequence[str], workspace: Path, limits: SandboxLimits) -> Iterator[str]:
-    """Bubblewrap's, up to ``/``'s remount. ``sources``: of the workspace, ``enter`` and ``mounts.readable``."""
+    """Bubblewrap's, up to ``/``'s remount.
+
+    ``sources``: of ``mounts.readable``, the workspace, ``mounts.protected``, ``enter``.
+    """
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session")
     yield from ("--cap-drop", "ALL", "--hostname", "sandbox")
     yield from ("--uid", str(_USER_INSIDE), "--gid", str(_USER_INSIDE))
@@ -172,10 +187,9 @@ def _arguments(mounts: Mounts, sources: Sequence[str], workspace: Path, limits: 
     yield from ("--size", str(limits.temporary_bytes), "--perms", "1777", "--tmpfs", "/tmp")
     for path, target in mounts.links.items():
         yield from ("--symlink", target, path)
-    for folder, source in zip(mounts.readable, sources[2:], strict=True):
-        yield from ("--ro-bind", source, str(folder))
-    yield from ("--ro-bind", sources[1], _ENTER_INSIDE)
-    yield from ("--bind", sources[0], str(workspace))
+    places = (*mounts.readable, workspace, *mounts.protected, _ENTER_INSIDE)
+    for place, source in zip(places, sources, strict=True):
+        yield from ("--bind" if place == workspace else "--ro-bind", source, str(place))
 
 
 def _limits(limits: SandboxLimits) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,15 +85,7 @@ async def run_supervised(call: Call, launch: Launch) -> CommandEnd:
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
-            transport, streams = await asyncio.get_running_loop().subprocess_exec(
-                lambda: _Streams(call.output_limit),
-                *_arguments(theirs.fileno(), launch),
-                *call.command,
-                env=call.environment,
-                cwd=call.folder,
-                pass_fds=(theirs.fileno(), *launch.passed),
-                start_new_session=True,
-            )
+            transport, streams = await _started(call, launch, ours, theirs)
         try:
             _input_pipe(transport).write(call.input)
             _input_pipe(transport).write_eof()
@@ -173,6 +166,34 @@ def _received(control: socket.socket) -> bytes:
         return control.recv(100)
     except BlockingIOError:
         return b""
+
+
+async def _started(
+    call: Call, launch: Launch, ours: socket.socket, theirs: socket.socket
+) -> tuple[asyncio.SubprocessTransport, _Streams]:
+    """The supervisor with the other end of the control socket.
+
+    Where the caller is cancelled, it is ended when it has started: asyncio would kill it and leave its children.
+    """
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            lambda: _Streams(call.output_limit),
+            *_arguments(theirs.fileno(), launch),
+            *call.command,
+            env=call.environment,
+            cwd=call.folder,
+            pass_fds=(theirs.fileno(), *launch.passed),
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):  # of a start that has failed meanwhile
+            transport, streams = await starting
+            ours.shutdown(socket.SHUT_RDWR)
+            await _end(transport, streams)
+        raise
 
 
 async def _end(transport: asyncio.SubprocessTransport, streams: _Streams) -> None:

@@ -7,6 +7,8 @@ _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _DEBIAN = Path("/proc/sys/kernel/unprivileged_userns_clone")
 _MOST = Path("/proc/sys/user/max_user_namespaces")
 _CONTAINERS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+_FORBIDDEN = ("namespace", "uid map", "permi", "Permi", "mount proc")
+"""Words of bubblewrap's messages where the host does not let it do its work."""
 _PAGE = "docs/sandbox.md has the steps"
 
 
@@ -36,6 +38,8 @@ def cure(message: str, host: Host) -> str:
             "user 65534, as whom root's sandboxes run, may not enter a folder of this path: run Upturn as an "
             "ordinary user, move what it names, or give root the right to mount (CAP_SYS_ADMIN)"
         )
+    if not any(word in message for word in _FORBIDDEN):
+        return _PAGE
     if not host.has_user_namespaces:
         return (
             "the kernel's user namespaces are turned off: sysctl -w user.max_user_namespaces=10000, and where it "

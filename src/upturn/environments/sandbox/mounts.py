@@ -6,6 +6,7 @@ Pure but for looking at which paths exist.
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ _SYSTEM_FILES = (
     *("ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted", "ca-certificates"),
 )
 """Of ``/etc``. Nothing there says which users, machines or secrets the host has."""
+_KEPT = ("/usr", "/etc", "/var", "/home", "/dev", "/proc")
 _PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -24,12 +26,16 @@ class Mounts:
     """Host paths that a sandbox shows at the same paths."""
 
     readable: tuple[Path, ...]
-    """Read-only; none lies in another."""
+    """Read-only, outside the workspace; none lies in another."""
+    protected: tuple[Path, ...]
+    """Read-only, in the workspace, which is writable otherwise."""
     links: Mapping[str, str]
     """Symbolic links to make: path to target, such as ``/bin`` to ``usr/bin``."""
 
 
-def mounts_for(command: Sequence[str], environment: Mapping[str, str], extra: Iterable[Path]) -> Mounts:
+def mounts_for(
+    workspace: Path, command: Sequence[str], environment: Mapping[str, str], extra: Iterable[Path]
+) -> Mounts:
     """The system, this interpreter and its packages, the command's own environment, and ``extra``."""
     links, folders = dict[str, str](), [Path("/usr")]
     for name in _SYSTEM:
@@ -42,8 +48,19 @@ def mounts_for(command: Sequence[str], environment: Mapping[str, str], extra: It
     folders += [Path(sys.prefix), Path(sys.base_prefix)]
     folders += [Path(path) for path in sys.path if Path(path).name in _PACKAGES]
     folders += _environment_of(command, environment)
-    folders += (path.absolute() for path in extra)
-    return Mounts(tuple(_outermost(path for path in folders if path.exists())), links)
+    wanted = [path.resolve() for path in extra]
+    outside = [path for path in (*folders, *wanted) if path.exists() and not path.is_relative_to(workspace)]
+    protected = (path for path in wanted if path.exists() and path.is_relative_to(workspace))
+    return Mounts(tuple(_outermost(outside)), tuple(_outermost(protected)), links)
+
+
+def holds_more(workspace: Path) -> Path | None:
+    """What a program must not be given with the workspace: this process's folder, home, interpreter or the system.
+
+    None = the workspace holds nothing of these.
+    """
+    kept = (Path.cwd(), Path.home(), *map(Path, (sys.prefix, sys.base_prefix, tempfile.gettempdir(), *_KEPT)))
+    return next((path for path in kept if path.resolve().is_relative_to(workspace)), None)
 
 
 def _environment_of(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Path]:
