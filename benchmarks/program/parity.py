@@ -38,12 +38,14 @@ def overlap(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 
 def measure_parity(plan: Plan) -> Measurement:
-    """Success of both, and the number of seeds at which their intervals do not overlap."""
+    """Success of both, the seeds at which their intervals do not overlap, and those with equal weights."""
     success: dict[str, list[float]] = {side: [] for side in _AGENTS}
     before: dict[str, list[float]] = {side: [] for side in _AGENTS}
-    apart = 0
+    apart = equal = 0
     for seed in range(plan.seeds):
-        figures = {side: _train(plan, side, seed) for side in _AGENTS}
+        runs = {side: _train(plan, side, seed) for side in _AGENTS}
+        figures = {side: {row["name"]: row for row in run["results"]} for side, run in runs.items()}
+        equal += len({run["made"] for run in runs.values()}) == 1
         for side, rows in figures.items():
             success[side].append(float(rows["success_after"]["value"]))
             before[side].append(float(rows["success_before"]["value"]))
@@ -54,6 +56,7 @@ def measure_parity(plan: Plan) -> Measurement:
     return Measurement(
         (
             *(result(f"success_{side}", spread(values), "share") for side, values in success.items()),
+            result("seeds_with_equal_weights", float(equal), "seeds"),
             result("seeds_apart", float(apart), "seeds", plan.bar(0.0, is_upper=True)),
         ),
         details,
@@ -61,7 +64,7 @@ def measure_parity(plan: Plan) -> Measurement:
 
 
 def _train(plan: Plan, side: str, seed: int) -> dict[str, Any]:
-    """The figures of a training run."""
+    """What a training run prints; ``made`` is a version that is named by the hash of its weights."""
     plan.log(f"parity: {side}, seed {seed}")
     with tempfile.TemporaryDirectory(prefix="upturn-parity-") as folder:
         config = Path(folder) / "upturn.toml"
@@ -76,4 +79,5 @@ def _train(plan: Plan, side: str, seed: int) -> dict[str, Any]:
         )
     if ended.returncode != 0:
         raise MeasurementError(f"training failed: {ended.stderr.decode(errors='replace')[-1_000:]}")
-    return {row["name"]: row for row in json.loads(ended.stdout)["results"]}
+    printed: dict[str, Any] = json.loads(ended.stdout)
+    return printed

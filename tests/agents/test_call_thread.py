@@ -136,3 +136,15 @@ def test_a_hanging_call_does_not_delay_the_exit() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
     )
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "left\n", "")
+
+
+def test_an_interruption_after_the_last_call_ends_the_thread_quietly() -> None:
+    async def run_calls() -> None:
+        worker = call_thread()
+        await worker.run(lambda: None)
+        worker.interrupt()
+        worker.end()
+        worker._thread.join(10)
+        assert not worker._thread.is_alive()
+
+    asyncio.run(run_calls())  # an exception in a thread is a warning, and warnings are errors

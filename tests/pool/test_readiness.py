@@ -75,3 +75,12 @@ def test_other_tenants_and_selections_are_not_counted(pool: Pool, make_point: Ma
 def test_empty_pool_is_not_ready(pool: Pool) -> None:
     result = readiness(pool, ReadinessConfig(), tenant="default")
     assert [check.name for check in result.checks if check.holds] == ["private_points"]
+
+
+def test_feedback_counts_as_an_evaluation_where_there_is_none(pool: Pool, make_point: MakePoint) -> None:
+    for number in range(3):
+        task, trajectory, evaluation = make_point(f"{number}")
+        pool.append(task, trajectory, *([evaluation] if number == 0 else []))
+    assert survey(pool, tenant="default").failed_gates == {"evaluated": 2}
+    rated = survey(pool, tenant="default", rewards={"trajectory-1": 0.0})
+    assert (rated.clean, rated.failed_gates) == (2, {"evaluated": 1})

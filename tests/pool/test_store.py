@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from upturn.errors import RecordError, StoreBusyError, StoreError
 from upturn.pool import ALL_TENANTS, Experience, Pool, Selection, ledger_problems
@@ -371,3 +372,22 @@ def test_threads_share_a_commit_and_get_their_own_errors(pool: Pool) -> None:
         results = list(threads.map(write, range(200)))
     assert results == ["rejected" if index % 10 == 0 else 1 for index in range(200)]
     assert counts(pool, tenant="default").tasks == 181
+
+
+def test_reads_by_id_use_the_primary_key_also_with_a_tenant(tmp_path: Path, make_point: MakePoint) -> None:
+    """With the tenant's index SQLite read all of the tenant's trajectories for each page of ids."""
+    with Pool.open(tmp_path / "pool.db") as pool:
+        pool.append(*make_point("a"), *make_point("b", tenant="other"))
+        plans: list[str] = []
+
+        def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+            if "FROM trajectories" in statement and "EXPLAIN" not in statement and "max" not in statement[:20]:
+                rows = connection.connection.cursor().execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+                plans.extend(str(row[-1]) for row in rows)
+
+        event.listen(pool.engine, "before_cursor_execute", explain)
+        (found,) = pool.experiences_of(["trajectory-a"], tenant="default")
+        assert found.trajectory.id == "trajectory-a"
+        assert "SEARCH trajectories USING INDEX sqlite_autoindex_trajectories_1 (id=?)" in plans
+        with pytest.raises(StoreError, match="no trajectory 'trajectory-b' is stored for 'default'"):
+            list(pool.experiences_of(["trajectory-b"], tenant="default"))

@@ -51,8 +51,9 @@ class CallThread:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(thread_id, ctypes.py_object(SystemExit))
 
     def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call()
+        with suppress(SystemExit):  # of an interruption that came after its call had ended
+            while (call := self._calls.get()) is not None:
+                call()
 
     def _deliver(self, done: asyncio.Future[_Result], result: _Result) -> None:
         def settle() -> None:

@@ -15,7 +15,7 @@ import typer
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit, print_message, show_table
-from upturn.config import ReadinessConfig
+from upturn.config import ReadinessConfig, TrafficConfig, traffic_metrics
 from upturn.errors import StoreError
 from upturn.pool import (
     ALL_TENANTS,
@@ -34,7 +34,8 @@ from upturn.pool import (
     readiness,
     statistics,
 )
-from upturn.records import Result
+from upturn.pool.traffic import read_episodes
+from upturn.records import Result, fields_json
 
 pool_app = typer.Typer()
 
@@ -101,7 +102,12 @@ def ready(
     trained = loaded or parse_full_config({"agents": [_NANO]})
     trained = replace(trained, pool=replace(trained.pool, path=str(pool), tenant=tenant))
     with Pool.open(pool, read_only=True) as opened:
-        report = readiness(opened, thresholds, tenant=tenant)
+        metrics = traffic_metrics(trained.traffic or TrafficConfig(), trained.gateway.metrics)
+        episodes = read_episodes(opened, metrics, tenant=tenant)
+        rewards = {
+            member.trajectory_id: member.reward.value for member in episodes if member.reward.value is not None
+        }
+        report = readiness(opened, thresholds, tenant=tenant, rewards=rewards)
         ways = survey_pool(opened, trained)
     advice = {check.name: check.advice for check in report.checks if not check.holds}
     details = {"tenant": tenant, "advice": advice, "failed_gates": report.survey.failed_gates}
@@ -197,6 +203,44 @@ def seal(
         done = seal_idle(opened, tenant=scope, before=time() - idle_hours * 3_600)
     results = [Result("sealed", float(done.sealed), "episodes"), Result("deleted", float(done.deleted), "episodes")]
     emit("pool seal", results, {"tenant": "all" if all_tenants else tenant}, as_json=as_json)
+
+
+@pool_app.command("tasks")
+def tasks(
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    out: Annotated[Path, typer.Option("--out", help="File to write, for tasks.file.")],
+    environment: Annotated[
+        str, typer.Option("--environment", help="Name or import path (module:kit) of the environment.")
+    ] = "office",
+    episodes: Annotated[
+        bool, typer.Option("--episodes", help="Also the first messages of the gateway's sealed episodes, as tasks.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write stored tasks that the environment can begin again, for on-policy training (tasks.file).
+
+    A quarter of them are held out. Exits with 1 if there are fewer than two.
+    """
+    from upturn.environments import resolve_kit
+    from upturn.loop.trainers.traffic import find_tasks, split_tasks
+
+    kit = resolve_kit(environment)
+    with Pool.open(pool, read_only=True) as opened:
+        found = find_tasks(opened, kit, tenant=tenant, has_episodes=episodes)
+    if found.refusal:
+        raise StoreError(found.refusal)
+    chosen = split_tasks(found.tasks)
+    with _open_output(out, pool) as target:
+        target.writelines(fields_json(task) + "\n" for task in chosen)
+    count = sum(task.split == "heldout" for task in chosen)
+    results = [
+        Result("training", float(len(chosen) - count), "tasks"),
+        Result("held_out", float(count), "tasks"),
+        *(Result(name, float(number), "tasks") for name, number in found.left_out.items()),
+    ]
+    emit("pool tasks", results, {"file": str(out), "tenant": tenant, "environment": kit.name}, as_json=as_json)
 
 
 @pool_app.command("validate")

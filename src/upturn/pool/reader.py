@@ -14,7 +14,15 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, func, o
 from upturn.errors import RecordError, StoreError
 from upturn.pool import schema
 from upturn.pool.row import KINDS, trajectory_of
-from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope, latest_evaluation, select_trajectories
+from upturn.pool.selection import (
+    ALL_TENANTS,
+    EVERYTHING,
+    Scope,
+    Selection,
+    in_scope,
+    latest_evaluation,
+    select_trajectories,
+)
 from upturn.records import (
     AgentLimits,
     AgentVersion,
@@ -88,10 +96,16 @@ class PoolReader:
         """A read-only engine for further queries; limit them to a tenant with ``in_scope``."""
 
     def tasks(
-        self, *, tenant: Scope, ids: Sequence[str] | None = None, families: Sequence[str] = ()
+        self,
+        *,
+        tenant: Scope,
+        ids: Sequence[str] | None = None,
+        families: Sequence[str] = (),
+        environments: Sequence[str] = (),
     ) -> Iterator[Task]:
-        """Returns tasks in the order of arrival; ``ids`` and ``families`` restrict them."""
+        """Returns tasks in the order of arrival; ``ids``, ``families`` and ``environments`` restrict them."""
         conditions = [schema.tasks.c.family.in_(families)] if families else []
+        conditions += [schema.tasks.c.environment.in_(environments)] if environments else []
         return self._records(Task, tenant, conditions, (schema.tasks.c.id, ids))
 
     def decisions(
@@ -130,12 +144,12 @@ class PoolReader:
         the tenant does not have.
         """
         query = _experience_query(has_tokens, self._last_sequence() if until is None else until)
-        query = query.where(*in_scope(schema.trajectories.c.tenant, tenant))
         for start in range(0, len(trajectory_ids), _PAGE):
             page = trajectory_ids[start : start + _PAGE]
             with self.engine.connect() as connection:
                 rows = connection.execute(query.where(schema.trajectories.c.id.in_(page))).all()
-            by_id = {row.id: row for row in rows}
+            # with the tenant in the query, SQLite would read all of the tenant's trajectories for each page
+            by_id = {row.id: row for row in rows if tenant is ALL_TENANTS or row.tenant == tenant}
             for trajectory_id in page:
                 if trajectory_id not in by_id:
                     raise StoreError(f"no trajectory {trajectory_id!r} is stored for {tenant!r}; check its tenant")

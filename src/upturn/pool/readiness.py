@@ -1,7 +1,7 @@
 """Readiness for training: logged decisions, enough clean data points of enough families, no private data."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from sqlalchemy import func, select
@@ -10,9 +10,9 @@ from upturn.config import ReadinessConfig
 from upturn.pool import schema
 from upturn.pool.privacy import has_findings
 from upturn.pool.quality import inspect
-from upturn.pool.reader import PoolReader
+from upturn.pool.reader import Experience, PoolReader
 from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope
-from upturn.records import Result
+from upturn.records import Evaluation, EvaluationVerdict, Result
 
 
 class ReadinessCheck(NamedTuple):
@@ -70,14 +70,19 @@ class Readiness(NamedTuple):
         ]
 
 
-def survey(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING) -> Survey:
-    """Counts the selected data points; reads each once, with its tokens."""
+def survey(
+    pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING, rewards: Mapping[str, float] = {}
+) -> Survey:
+    """Counts the selected data points; reads each once, with its tokens.
+
+    ``rewards``: by feedback, by the id of the trajectory; one without an evaluation counts as evaluated by it.
+    """
     failed: Counter[str] = Counter()
     families: set[str] = set()
     points = clean = private = 0
     for experience in pool.experiences(selection, tenant=tenant):
         points += 1
-        inspection = inspect(experience)
+        inspection = inspect(_with_feedback(experience, rewards))
         failed.update(gate.name for gate in inspection.gates if not gate.is_passed)
         private += has_findings(experience.task, experience.trajectory)
         if inspection.is_clean:
@@ -88,6 +93,16 @@ def survey(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING
         query = select(func.count()).select_from(table).where(*in_scope(table.c.tenant, tenant))
         decisions = connection.execute(query).scalar_one()
     return Survey(decisions, points, clean, len(families), private, dict(sorted(failed.items())))
+
+
+def _with_feedback(experience: Experience, rewards: Mapping[str, float]) -> Experience:
+    evaluation, reward = experience.evaluation, rewards.get(experience.trajectory.id)
+    if reward is None or (evaluation is not None and evaluation.verdict != "missing"):
+        return experience
+    name, task_id = experience.trajectory.id, experience.task.id
+    verdict: EvaluationVerdict = "success" if reward > 0 else "failure"
+    judged = Evaluation(f"feedback:{name}", task_id, name, "feedback", verdict, (), {}, {}, reward)
+    return experience._replace(evaluation=judged)
 
 
 def check(survey: Survey, thresholds: ReadinessConfig) -> Readiness:
@@ -121,7 +136,12 @@ def check(survey: Survey, thresholds: ReadinessConfig) -> Readiness:
 
 
 def readiness(
-    pool: PoolReader, thresholds: ReadinessConfig, *, tenant: Scope, selection: Selection = EVERYTHING
+    pool: PoolReader,
+    thresholds: ReadinessConfig,
+    *,
+    tenant: Scope,
+    selection: Selection = EVERYTHING,
+    rewards: Mapping[str, float] = {},
 ) -> Readiness:
-    """Returns the readiness of the selected data points."""
-    return check(survey(pool, tenant=tenant, selection=selection), thresholds)
+    """Returns the readiness of the selected data points; ``rewards``: see ``survey``."""
+    return check(survey(pool, tenant=tenant, selection=selection, rewards=rewards), thresholds)

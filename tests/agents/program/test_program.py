@@ -115,26 +115,35 @@ def test_the_environment_answers_what_it_shows_and_refuses_what_is_over() -> Non
             {"arguments": {}},
             {"name": "x", "args": {}},
             {"name": "x", "arguments": [1]},
+            {"name": "x", "text": "x"},
+            {"text": 5},
         ]
         for raw in (*wrong, []):
             answer = httpx2.post(f"{attempt.environment_url}/step", json=raw, headers=headers)
             shown.append((answer.status_code, answer.json()["error"]["message"]))
         shown.append(step(attempt, Action("no", "tool", {})))
+        for text in ("no.other", "I am done."):
+            answer = httpx2.post(f"{attempt.environment_url}/step", json={"text": text}, headers=headers)
+            shown.append(answer.json())
         shown.append(step(attempt, Action("user", "finish", {})))
         shown.append(step(attempt, Action("user", "finish", {})))
 
     with serving(echo) as served:
         trajectory = run(program, served)
-    first, denied, *refused, unknown, last, late = shown
+    first, denied, *refused, unknown, other, spoken, last, late = shown
     assert first["observation"] == TASK.instruction
     assert (first["is_over"], len(first["tools"])) == (False, len(KIT.tools))
     assert denied == 401
-    assert [status for status, _ in refused] == [400] * 5
-    assert refused[2][1].startswith("'args' is no field here; arguments, name are")
-    assert (unknown["code"], unknown["is_over"]) == (trajectory.turns[1].observation.code, False)
+    assert [status for status, _ in refused] == [400] * 7
+    assert refused[2][1].startswith("'args' is no field here; arguments, name, text are")
+    results = [turn.observation for turn in trajectory.turns[1:]]
+    assert [answer["code"] for answer in (unknown, other, spoken)] == [result.code for result in results]
+    assert other["observation"] == f"error {results[1].code}: {results[1].text}"
+    assert not any(answer["is_over"] for answer in (unknown, other, spoken))
+    assert [turn.action for turn in trajectory.turns[1:3]] == [Action("no", "other", {}), None]
     assert last["is_over"]
     assert late["error"]["code"] == "task_over"
-    assert [turn.text for turn in trajectory.turns] == ["", ""]
+    assert [turn.text for turn in trajectory.turns] == ["", "no.other", "I am done.", ""]
 
 
 def test_completions_without_a_step_are_turns_of_their_own() -> None:

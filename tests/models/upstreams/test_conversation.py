@@ -458,13 +458,34 @@ def test_the_shipped_model_reads_a_whole_conversation(compact: tuple[CompactScri
     finish = renderer.write(Action("user", "finish"))
     assert attempt.call(finish) == (ToolCall("call_1", "finish", "{}"),)
     extend = renderer.extend
-    expected = (*opening, *search, *extend(Observation("m27")), *cut, *renderer.stop_ids)
+    expected = (*opening, *search, *extend(Observation("m27")), *cut)
     expected = (*expected, *extend(Observation("And Ann?\nQuick.")), *finish)
     assert attempt.rows == [expected]
     assert [prompt.fork_cause for prompt in attempt.prompts] == [None] * 3
     attempt.sent[0] = Message("user", (Text("Mail Carl."),))
     attempt.call(finish)
     assert attempt.prompts[-1].fork_cause == "edited_history"
+
+
+@pytest.mark.parametrize(
+    ("text", "observation"),
+    [
+        ("error not_found: no mail m27\nlook again", Observation("no mail m27\nlook again", "not_found")),
+        ("error malformed", Observation("", "malformed")),
+        ("error: it failed", Observation("error: it failed")),
+        ("3 errors", Observation("3 errors")),
+    ],
+)
+def test_the_shipped_model_reads_an_error_observation_as_agents_write_it(
+    compact: tuple[CompactScript, CompactRenderer], text: str, observation: Observation
+) -> None:
+    script, renderer = compact
+    answer, later = Message("assistant", (Text("outlook.search"),)), Message("user", (Text(text),))
+    opening = (*renderer.open(Observation("Mail Bob.")), *renderer.write(Action("outlook", "search")))
+    prompt = script.fresh().prompt(ModelRequest("m", (USER, answer, later)))
+    assert prompt.token_ids == (*opening, *renderer.extend(observation))
+    first = script.fresh().prompt(ModelRequest("m", (later,)))
+    assert first.token_ids == renderer.open(Observation(text))
 
 
 def test_answers_that_the_shipped_model_has_not_given_are_read_from_their_texts(

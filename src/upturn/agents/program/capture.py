@@ -9,7 +9,7 @@ Not here: routing, tenants, feedback (``upturn.gateway``).
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Self
@@ -17,11 +17,13 @@ from typing import Self
 from aiohttp import ClientConnectionResetError, web
 
 from upturn.agents.agent import AttemptEnd, model_usage
+from upturn.agents.context import observation_text
 from upturn.agents.program.captured_call import CapturedCall
 from upturn.agents.program.destination import Destination
 from upturn.agents.program.generator import COMPLETION, Completion
 from upturn.agents.program.turns import AttemptTurns
 from upturn.dialects import DIALECTS, Dialect, Message, RequestError, TokenUsage, credible_usage, request_object
+from upturn.environments import read_action
 from upturn.models import FunctionNames
 from upturn.models.upstreams import CallOutcome, UpstreamCall, UpstreamError
 from upturn.records import Action, JsonValue, ModelUsage, TokenRow
@@ -217,8 +219,21 @@ class CaptureServer:
         return response
 
     async def _step(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Executes an action in the environment."""
-        raw = _object(await _body(request), {"name", "arguments"})
+        """Executes an action in the environment: a call by name, or the one in a text; one without is an error."""
+        raw = _object(await _body(request), {"name", "arguments", "text"})
+        text = raw.get("text")
+        if text is None:
+            action: Action | None = self._named_action(raw)
+        elif len(raw) > 1 or not isinstance(text, str):
+            raise RequestError(f"text must be a text, and the only field, got {raw!r:.100}", field="text")
+        else:
+            action = read_action(text)
+        reward = sum(turn.reward for turn in self.turns.stage.turns)
+        await self.turns.step(action, text or "")
+        gained = sum(turn.reward for turn in self.turns.stage.turns) - reward
+        return web.json_response(self._environment() | {"reward": gained})
+
+    def _named_action(self, raw: Mapping[str, JsonValue]) -> Action:
         name, arguments = raw.get("name"), raw.get("arguments", {})
         if isinstance(arguments, str):  # as models write them
             arguments = _object(arguments.encode(), None)
@@ -229,15 +244,12 @@ class CaptureServer:
         if not isinstance(arguments, dict):
             raise RequestError(f"arguments must be an object, got {arguments!r:.100}", field="arguments")
         target, operation = self.names.read(name)
-        reward = sum(turn.reward for turn in self.turns.stage.turns)
-        await self.turns.step(Action(target, operation, arguments))
-        gained = sum(turn.reward for turn in self.turns.stage.turns) - reward
-        return web.json_response(self._environment() | {"reward": gained})
+        return Action(target, operation, arguments)
 
     def _environment(self) -> dict[str, JsonValue]:
         stage = self.turns.stage
         seen = self.turns.environment_observation
-        return {"observation": seen.text, "code": seen.code, "is_over": stage.outcome is not None}
+        return {"observation": observation_text(seen), "code": seen.code, "is_over": stage.outcome is not None}
 
 
 def _written(row: TokenRow) -> tuple[int, ...]:

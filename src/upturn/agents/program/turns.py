@@ -145,6 +145,8 @@ class AttemptTurns:
             self.admit()
         reply = Reply(text, action)
         index, self._open = self._open, None
+        if index is not None and action is None:
+            self.stage.amend(index, replace(self.stage.turns[index], action=None))
         try:
             outcome = await self.stage.step(reply, index)
         except (Exception, SystemExit) as exc:

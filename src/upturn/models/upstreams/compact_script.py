@@ -2,10 +2,12 @@
 
 A conversation that goes on begins with the tokens of its earlier prompts and answers; one with answers that are not
 remembered is written from their texts. The system prompt stands before the first message. The grammar lists no
-tools: a line that is a call of an offered tool is answered as a call, every other line as text.
+tools: a line that is a call of an offered tool is answered as a call, every other line as text. A message ``error
+CODE: text`` is read as an error observation, which the grammar marks: clients have no other way to say so in chat.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from copy import copy
 from itertools import takewhile
@@ -32,6 +34,8 @@ from upturn.models.upstreams.script import Prompt, Written, before_stop, call_id
 from upturn.records import Action, Observation, Turn
 
 _NAMES = FunctionNames((), PLAIN_NAME)
+_ERROR = re.compile(r"error (?P<code>[a-z][a-z0-9_]*)(?:: (?P<text>.*))?", re.DOTALL)
+"""An error observation as other models read it."""
 
 
 class CompactScript:
@@ -66,10 +70,8 @@ class CompactScript:
         start = self._memory.start(request)
         if start.known is None:
             return Prompt(self._written(start.asked.messages), start)
-        token_ids = start.known.token_ids
-        gap = () if token_ids[-1] in self.stop_ids else self.stop_ids
         later = _observation(start.asked.messages[len(start.known.messages) :])
-        return Prompt((*token_ids, *gap, *self._renderer.extend(later)), start)
+        return Prompt((*start.known.token_ids, *self._renderer.extend(later)), start)
 
     def remember(self, prompt: Prompt, token_ids: Sequence[int], request: ModelRequest) -> None:
         """Keeps the answer."""
@@ -106,17 +108,18 @@ class CompactScript:
         said: list[Message] = []
         for message in messages[len(opening) :]:
             if message.role == "assistant":
-                turns.append(Turn(_observation(said), _line(message), None))
+                turns.append(Turn(_observation(said, is_first=not turns), _line(message), None))
                 said = []
             else:
                 said.append(message)
         if not turns:
-            return self._renderer.open(_observation(said), system)
+            return self._renderer.open(_observation(said, is_first=True), system)
         return self._renderer.rerender(turns, observation=_observation(said), prompt=system)
 
 
-def _observation(messages: Sequence[Message]) -> Observation:
-    """The messages as one observation; an error where their first part is the result of a call that failed."""
+def _observation(messages: Sequence[Message], *, is_first: bool = False) -> Observation:
+    """The messages as one observation; an error where their first part says so, or is the result of a call that
+    failed."""
     texts = [
         plain_text(Message("tool", part.parts)) if isinstance(part, ToolResult) else part.text
         for message in messages
@@ -126,6 +129,8 @@ def _observation(messages: Sequence[Message]) -> Observation:
     first = messages[0].parts[:1] if messages else ()
     failed = any(isinstance(part, ToolResult) and part.is_error for part in first)
     text = "\n".join(texts)
+    if not is_first and (error := _ERROR.fullmatch(text)) is not None:
+        return Observation(error["text"] or "", error["code"])
     # a tokenizer without a token for errors shows their code only
     return Observation(text, text or "error") if failed else Observation(text)
 

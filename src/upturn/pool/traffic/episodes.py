@@ -69,10 +69,14 @@ def read_episodes(
 
 
 def has_traffic(pool: PoolReader, *, tenant: str) -> bool:
-    """Whether the tenant has any model call of a client."""
-    query = select(schema.calls.c.id).where(schema.calls.c.tenant == tenant).limit(1)
+    """Whether the tenant has any model call of a client, or any task that a client submitted."""
+    calls, submissions = schema.calls, schema.submissions
+    queries = (
+        select(calls.c.id).where(calls.c.tenant == tenant).limit(1),
+        select(submissions.c.task_id).where(submissions.c.tenant == tenant).limit(1),
+    )
     with pool.engine.connect() as connection:
-        return connection.execute(query).first() is not None
+        return any(connection.execute(query).first() is not None for query in queries)
 
 
 class _Row(NamedTuple):

@@ -11,13 +11,17 @@ from upturn.loop.trainers.traffic.frozen import (
     read_frozen,
     read_sides,
 )
+from upturn.loop.trainers.traffic.replay import HELD_OUT, MOST_TASKS, Replay, find_tasks, split_tasks
 from upturn.loop.trainers.traffic.survey import Way, check_traffic, survey_pool, survey_traffic
 from upturn.loop.trainers.traffic.traffic import Traffic, open_traffic, traffic_of
 from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_pairs, find_ratings, find_sampled
 
 __all__ = [
+    "HELD_OUT",
+    "MOST_TASKS",
     "Found",
     "FrozenTraffic",
+    "Replay",
     "Traffic",
     "Way",
     "check_traffic",
@@ -25,11 +29,13 @@ __all__ = [
     "find_pairs",
     "find_ratings",
     "find_sampled",
+    "find_tasks",
     "frozen_traffic",
     "note_omissions",
     "open_traffic",
     "read_frozen",
     "read_sides",
+    "split_tasks",
     "survey_pool",
     "survey_traffic",
     "traffic_of",

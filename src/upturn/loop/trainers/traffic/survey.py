@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from upturn.config import Config
-from upturn.errors import TrainingError
+from upturn.environments import resolve_kit
+from upturn.errors import TrainingError, UnknownNameError
 from upturn.loop.run import Context, version_of
+from upturn.loop.trainers.traffic.replay import find_tasks
 from upturn.loop.trainers.traffic.traffic import Traffic, traffic_of
 from upturn.loop.trainers.traffic.ways import Found, find_demonstrations, find_pairs, find_ratings, find_sampled
 from upturn.pool import PoolReader
@@ -28,6 +30,9 @@ class Way(NamedTuple):
     """How many episodes are left out, and why; empty = none."""
 
 
+_TASKS = "tasks to sample again"
+_TASKS_TRIED = 1_000
+"""Largest number that is counted: each is begun once."""
 _NO_AGENT = "the configuration trains no agent: add one of kind local_model, or omit loop.train = []"
 _FINDERS: Mapping[str, tuple[str, Callable[[Traffic, Config], Found[Any]]]] = {
     "sft": ("good episodes", lambda traffic, _: find_demonstrations(traffic)),
@@ -46,8 +51,10 @@ def survey_pool(pool: PoolReader, config: Config) -> Sequence[Way]:
         return []
     agent = config.improved_agent
     if agent is None:
-        return [Way(name, 0, unit, _NO_AGENT, "") for name, (unit, _) in _FINDERS.items()]
-    return survey_traffic(traffic_of(pool, config, version_of(agent)), config)
+        units = {name: unit for name, (unit, _) in _FINDERS.items()} | {"grpo": _TASKS}
+        return [Way(name, 0, unit, _NO_AGENT, "") for name, unit in units.items()]
+    ways = survey_traffic(traffic_of(pool, config, version_of(agent)), config)
+    return [*ways, _replay(pool, config)]
 
 
 def survey_traffic(traffic: Traffic, config: Config) -> Sequence[Way]:
@@ -58,6 +65,16 @@ def survey_traffic(traffic: Traffic, config: Config) -> Sequence[Way]:
         count = 0 if found.refusal else len(found.items)
         ways.append(Way(name, count, unit, found.refusal, found.omissions))
     return ways
+
+
+def _replay(pool: PoolReader, config: Config) -> Way:
+    """On-policy training on stored tasks of the configured environment."""
+    try:
+        kit = resolve_kit(config.environment.name)
+    except UnknownNameError as exc:
+        return Way("grpo", 0, _TASKS, str(exc), "")
+    found = find_tasks(pool, kit, tenant=config.pool.tenant, limit=_TASKS_TRIED)
+    return Way("grpo", 0 if found.refusal else len(found.tasks), _TASKS, found.refusal, "")
 
 
 def check_traffic(context: Context, algorithm: str) -> None:
