@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,16 @@ def python(workspace: Path, program: str, *arguments: str, **options: Any) -> st
 
 def shell(workspace: Path, script: str, **options: Any) -> CommandEnd:
     return run(workspace, "sh", "-c", script, **options)
+
+
+def test_python_is_found_where_that_of_the_path_is_not_in_the_sandbox(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    environment = sandbox_environment(workspace)
+    monkeypatch.undo()
+    end = run(workspace, Path(sys.executable).name, "-c", "print(5)", environment=environment)
+    assert (end.exit_code, end.output) == (0, "5\n")
 
 
 def test_it_runs_a_command_over_the_workspace(workspace: Path) -> None:
@@ -306,6 +317,40 @@ def test_endless_output_is_cut(workspace: Path) -> None:
     assert end.exit_code is None
     assert set(end.output + end.errors) <= set("y\n")
     assert max(len(end.output), len(end.errors)) <= 1000
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_a_thousand_attempts(workspace: Path) -> None:
+    """Neither memory: it grows by less than 9 MiB, and 1,000 outputs of 10 kB would be more."""
+    scripts = ("exit 3", "sleep 300", "yes", "(setsid sleep 300 &); exit 3")
+
+    async def attempts(count: int) -> Counter[int | None]:
+        places, ends = asyncio.Semaphore(8), Counter[int | None]()
+
+        async def attempt(number: int) -> None:
+            async with places:
+                end = await Bubblewrap(workspace, (1,)).exec(
+                    ("sh", "-c", scripts[number % 4]),
+                    environment=sandbox_environment(workspace),
+                    input=b"",
+                    folder=workspace,
+                    output_limit=10_000,
+                    timeout_seconds=0.3 if number % 4 in {1, 2} else None,
+                )
+                ends[end.exit_code] += 1
+
+        await asyncio.gather(*map(attempt, range(count)))
+        return ends
+
+    asyncio.run(attempts(100))
+    before, memory = leftovers(), resident_kilobytes()
+    assert asyncio.run(attempts(1000)) == {3: 500, None: 500}
+    assert leftovers() == before
+    assert resident_kilobytes() - memory < 9 * 1024
+
+
+def resident_kilobytes() -> int:
+    return int(Path("/proc/self/status").read_text(encoding="ascii").partition("VmRSS:")[2].split()[0])
 
 
 ORPHAN = '(setsid sh -c "exec 9> pipe; printf started >&9; sleep 300" &); sleep 300'

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -44,6 +46,11 @@ PROGRAM = """
     def forking(wait):
         subprocess.Popen(["sh", "-c", "setsid sleep 300 & sleep 300"], start_new_session=True)
         time.sleep(wait)
+
+    def holding():
+        script = 'exec 9> pipe; printf started >&9; setsid sleep 300 & sleep 300'
+        subprocess.Popen(["sh", "-c", script], start_new_session=True)
+        time.sleep(300)
 
     def ending_the_server():
         parents = open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()
@@ -171,6 +178,25 @@ def test_a_server_that_was_killed_is_started_again(folder: Path) -> None:
 
     assert using(folder, "ending_the_server", work) == [CommandEnd(-9, "", "", False)] * 2
     assert folder.joinpath("imports").read_text() == "xx"
+
+
+def test_all_ends_where_the_caller_is_killed(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    caller = """
+        import asyncio, os, sys
+        from pathlib import Path
+        from upturn.environments.sandbox import WarmProgram
+        folder = Path(sys.argv[1])
+        program = WarmProgram("warm_program:holding", folder=folder, environment=os.environ)
+        given = {"environment": os.environ, "input": b"", "folder": folder, "output_limit": 9}
+        asyncio.run(program.run(**given))
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(caller), str(folder)])
+    with (folder / "pipe").open() as file:
+        assert file.read(7) == "started"
+        process.kill()
+        process.wait()
+        assert file.read() == ""
 
 
 def test_nothing_is_left_of_many_attempts(folder: Path) -> None:
