@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import islice
@@ -31,13 +32,23 @@ LINES = 25
 """Limit for Python and configuration together, without empty lines."""
 
 
-def block(language: str) -> str:
-    """The README's only code block in this language."""
-    [code] = re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
-    return str(code)
+def code_blocks(language: str, page: str = README) -> list[str]:
+    """The page's code blocks in this language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
 
 
-FILES = {"desk.py": block("python"), "upturn.toml": block("toml")}
+PROGRAM, DESK = code_blocks("python")
+(CONFIGURATION,) = code_blocks("toml")
+FILES = {"desk.py": DESK, "upturn.toml": CONFIGURATION}
+
+
+def test_the_program_is_that_of_the_example() -> None:
+    source = (ROOT / "examples" / "programs" / "first" / "agent.py").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "programs.md").read_text(encoding="utf-8")
+    assert source.endswith(f"\n\n{PROGRAM}")
+    assert source.endswith(f"\n\n{code_blocks('python', page)[0]}")
+    toml = (ROOT / "examples" / "programs" / "first" / "upturn.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(toml) == tomllib.loads(code_blocks("toml", page)[0])
 
 
 @pytest.fixture
