@@ -9,9 +9,8 @@ trains no model and counts no token: it talks to a chat completions URL, as it w
 import json
 import os
 import sys
+import urllib.request
 from typing import Any, NamedTuple
-
-from calls import complete, post
 
 
 class Work(NamedTuple):
@@ -25,13 +24,21 @@ class Work(NamedTuple):
     model: str
 
 
+def post(url: str, key: str, body: dict[str, Any]) -> Any:
+    """The server's answer, as JSON. Raises urllib's HTTPError for a refusal."""
+    headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=600) as response:
+        return json.load(response)
+
+
 def act(work: Any) -> None:
     """Works on the task until the office says that it is over. `work`: a `Work`, or Upturn's `Attempt`."""
     messages: list[Any] = [{"role": "user", "content": work.task}]
     is_over = False
     while not is_over:
         body = {"model": work.model, "messages": messages, "tools": work.tools}
-        choice = complete(work.base_url, work.api_key, **body)
+        choice = post(f"{work.base_url}/chat/completions", work.api_key, body)["choices"][0]
         message = choice["message"]
         messages.append(message)
         calls = message.get("tool_calls") or []

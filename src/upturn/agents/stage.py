@@ -15,6 +15,7 @@ from upturn.config import Limits
 from upturn.environments import (
     Environment,
     Info,
+    ProgramEnvironment,
     Step,
     executed_action,
     is_blocking,
@@ -69,7 +70,9 @@ class Stage:
         return call() if self._thread is None else await self._thread.run(call)
 
     def close(self) -> None:
-        """Ends the environment's thread."""
+        """Ends the environment's thread, and removes the folder of a program."""
+        if isinstance(self._environment, ProgramEnvironment):
+            self._environment.close()
         if self._thread is not None:
             self._thread.end()
 

@@ -94,6 +94,10 @@ class TrafficConfig(Settings):
     """Families of the episodes. Empty = any."""
     limit: Count = 10_000
     """Largest number of episodes, the latest ones, so that memory is limited."""
+    evaluate: bool = True
+    """Whether the version is evaluated on the environment's held-out tasks, before and after training. False = not
+    at all: where no environment has tasks like the traffic's, a canary on live feedback decides what a version is
+    worth."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields thresholds that cross, and metrics named twice."""

@@ -328,7 +328,7 @@ def test_calls_are_stored_without_repetition_and_within_limits() -> None:
 
 
 def test_the_pages_example_works() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "programs.md").read_text(encoding="utf-8")
     start = page.index("import httpx2\n")
     names: dict[str, Any] = {}
     exec(page[start : page.index("```", start)], names)

@@ -50,6 +50,16 @@ def shell(workspace: Path, script: str, **options: Any) -> CommandEnd:
     return run(workspace, "sh", "-c", script, **options)
 
 
+def test_python_is_found_where_that_of_the_path_is_not_in_the_sandbox(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    environment = sandbox_environment(workspace)
+    monkeypatch.undo()
+    end = run(workspace, Path(sys.executable).name, "-c", "print(5)", environment=environment)
+    assert (end.exit_code, end.output) == (0, "5\n")
+
+
 def test_it_runs_a_command_over_the_workspace(workspace: Path) -> None:
     (workspace / "task.txt").write_text("the task")
     (workspace / "below").mkdir()

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeAlias
 
 from upturn.agents.agent import AttemptEnd, Reply
@@ -25,6 +24,7 @@ from upturn.agents.recorder import Recorder
 from upturn.agents.stage import Stage
 from upturn.dialects import ModelAnswer, Text
 from upturn.environments import MAX_ACTION_LENGTH, ProgramEnd, ProgramEnvironment, action_text, recordable_text
+from upturn.environments.programs import TemporaryFolder
 from upturn.errors import error_text
 from upturn.models import PLAIN_NAME, FunctionNames, tool_schema
 from upturn.records import Action, JsonValue, Tool
@@ -162,8 +162,11 @@ async def _folder(stage: Stage) -> AsyncIterator[Path]:
     if isinstance(environment, ProgramEnvironment):
         yield environment.folder()
         return
-    with TemporaryDirectory(prefix="upturn-program-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
+    folder = TemporaryFolder()
+    try:
+        yield folder.path
+    finally:
+        folder.close()
 
 
 class _Result(NamedTuple):

@@ -169,8 +169,13 @@ def give_away(workspace: Path) -> None:
 
 
 def sandbox_environment(workspace: Path) -> dict[str, str]:
-    """Variables for a program in a sandbox: none of the host's, which may hold secrets, but ``PATH``."""
-    return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(workspace), "LANG": "C.UTF-8"}
+    """Variables for a program in a sandbox: none of the host's, which may hold secrets, but ``PATH``.
+
+    The folder of this interpreter is its last part: a ``python`` of the others may be one that the sandbox does not
+    show.
+    """
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+    return {"PATH": path, "HOME": str(workspace), "LANG": "C.UTF-8"}
 
 
 def _arguments(mounts: Mounts, sources: Sequence[str], workspace: Path, limits: SandboxLimits) -> Iterator[str]:

@@ -85,16 +85,30 @@ def _table(context: Context, incumbent: AgentVersion, candidate: AgentVersion, c
         f"| parent | `{incumbent.id}` |",
         *data,
         f"| weights | `{candidate.weights_hash or 'as configured'}` in `{candidate.model}` |",
-        f"| environment | {context.kit.name}: {', '.join(context.trained_families)} |",
-        f"| verifier | {context.kit.verifier.name} |",
+        *_measure(context),
         f"| tenants | {', '.join(candidate.tenants or ('any',))} |",
         f"| seed, configuration | {context.seed}, `{context.config.config_hash}` (config.json) |",
+    ]
+
+
+def _measure(context: Context) -> list[str]:
+    """What success is measured by; empty = nothing is evaluated."""
+    if context.config.traffic is not None and not context.config.traffic.evaluate:
+        return []
+    return [
+        f"| environment | {context.kit.name}: {', '.join(context.trained_families)} |",
+        f"| verifier | {context.kit.verifier.name} |",
     ]
 
 
 def _evaluation(result: TrainingResult) -> list[str]:
     if result.trained.made:
         return [f"The agent is unchanged. {result.ending}", *result.trained.lines]
+    if result.validation is None and result.candidate.id != result.incumbent.id:
+        worth = (
+            "The version is not evaluated (traffic.evaluate): a canary on live feedback decides what it is worth."
+        )
+        return [worth, "", result.ending, *result.trained.lines]
     if result.validation is None:
         return [f"There is no new version. {result.ending or 'No weights were kept.'}"]
     before, after = (_percent(heldout.interval()) for heldout in (result.before, result.after))
@@ -115,7 +129,8 @@ def _time(context: Context) -> str:
     """Of the run's own steps, which may have others within."""
     steps = [step for step in context.journal.progress().steps if step.name in STEPS]
     interrupted = ", without interrupted and repeated work" if any(step.starts > 1 for step in steps) else ""
-    return f"{duration(sum(step.seconds or 0.0 for step in steps))}, held-out evaluations included{interrupted}"
+    evaluations = ", held-out evaluations included" if any(step.name == STEPS[0] for step in steps) else ""
+    return f"{duration(sum(step.seconds or 0.0 for step in steps))}{evaluations}{interrupted}"
 
 
 def _by_family(result: TrainingResult) -> list[str]:

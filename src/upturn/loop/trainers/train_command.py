@@ -17,6 +17,7 @@ from upturn.loop.trainers import registry
 from upturn.loop.trainers.candidate import TrainedVersion, has_run, training_summary
 from upturn.loop.trainers.pool_data import check_pool
 from upturn.records import AgentVersion, Result
+from upturn.training import EpochSettings, IterationSettings
 
 STEPS = ("heldout-before", "train", "heldout-after", "validation")
 """Of a run, by their names in its journal."""
@@ -30,7 +31,7 @@ class TrainingResult(NamedTuple):
     before: HeldoutResult
     after: HeldoutResult
     validation: Validation | None
-    """None means that there is no new version to compare."""
+    """None means that there is no new version to compare, or that nothing is evaluated."""
     ending: str
     """How far training got and which weights were kept; empty where there were several training runs."""
     trained: TrainedVersion
@@ -42,7 +43,7 @@ class TrainingResult(NamedTuple):
 
     def results(self) -> list[Result]:
         """Success before and after, the gain with its interval, and the algorithm's figures."""
-        results = [self.before.interval().result("success_before")]
+        results = [self.before.interval().result("success_before")] if self.before.marks else []
         if self.validation is not None:
             results += [
                 self.after.interval().result("success_after"),
@@ -83,8 +84,12 @@ def run_training(context: Context, algorithm: str) -> TrainingResult:
     if not context.journal.has_finished("train"):
         entry.ready(context)
         check_sampler(context)
-    warn_of_few_tasks(context, "heldout-before", incumbent)
-    before = evaluate_heldout(context, "heldout-before", incumbent)
+    is_evaluated = context.config.traffic is None or context.config.traffic.evaluate
+    if is_evaluated:
+        warn_of_few_tasks(context, "heldout-before", incumbent)
+        before = evaluate_heldout(context, "heldout-before", incumbent)
+    else:
+        before = HeldoutResult("not evaluated", incumbent.id, 0.0, ())
     context.runtime.keep_only(())  # frees the memory of two copies of the model
 
     def train() -> TrainedVersion:
@@ -93,7 +98,7 @@ def run_training(context: Context, algorithm: str) -> TrainingResult:
 
     trained = context.journal.record_step("train", TrainedVersion, train)
     ending = training_summary(context, name) if has_run(context, name) else ""
-    if trained.version.id == incumbent.id:
+    if trained.version.id == incumbent.id or not is_evaluated:
         return TrainingResult(algorithm, incumbent, before, before, None, ending, trained)
     after = evaluate_heldout(context, "heldout-after", trained.version)
     validation = compare(context, "validation", before, after)
@@ -109,6 +114,18 @@ def check_effect(config: Config, algorithm: str) -> None:
 
 def _idle_settings(config: Config, algorithm: str) -> Iterator[str]:
     command, uses = f"`upturn train {algorithm}`", registry.algorithm(algorithm).uses
+    settings = config.section(registry.algorithm(algorithm).settings)
+    if (
+        config.traffic is not None
+        and not config.traffic.evaluate
+        and isinstance(settings, EpochSettings | IterationSettings)
+        and settings.evaluate_every
+    ):
+        name = registry.section_name(algorithm)
+        yield (
+            f"{name}.evaluate_every = {settings.evaluate_every} has no effect with traffic.evaluate = false, which "
+            f'excludes evaluations in the environment; set {name}.evaluate_every = false and {name}.keep = "final"'
+        )
     if config.curriculum is not None and "curriculum" not in uses:
         guided = [name for name in registry.ALGORITHMS if "curriculum" in registry.algorithm(name).uses]
         yield (

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from tests.loop.trainers.traffic.traffic_pool import config, episode, mean_logprob, rating, store
+from upturn.errors import ConfigError
 from upturn.loop.progress import NoProgress
 from upturn.loop.run import Context, open_run, version_of
+from upturn.loop.trainers import check, run_training
 from upturn.loop.trainers.algorithms import dpo, kto, offline, sft
+from upturn.loop.trainers.model_card import card
 from upturn.records import AgentVersion
 
 GOOD = {"open the door": "user.open door=1", "close the door": "user.close door=1", "wait": "user.wait"}
@@ -63,3 +66,23 @@ def test_good_answers_become_likelier_than_bad_ones(
         (snapshot,) = context.pool.snapshots()
     assert margin(after.model) > margin(before.model) + 1.0
     assert (after.parent, after.tenants, after.snapshot) == (before.id, ("default",), snapshot.id)
+
+
+def test_a_run_without_evaluation_makes_a_version_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    settings = config(rated(tmp_path), {"evaluate": False}, sft={"epochs": 1})
+    with open_run(settings, tmp_path / "run", "train-sft", NoProgress()) as context:
+        result = run_training(context, "sft")
+        text = card(context, result)
+        rollouts = [row for row in context.pool.selected(tenant="default") if row.family != "general"]
+    assert result.candidate.parent == result.incumbent.id
+    assert (result.validation, result.results(), rollouts) == (None, [], [])
+    assert "The version is not evaluated (traffic.evaluate): a canary on live feedback decides" in text
+    assert "| environment |" not in text
+    assert "evaluations included" not in text
+    with pytest.raises(
+        ConfigError, match=r"offline\.evaluate_every = 5 has no effect with traffic\.evaluate = false"
+    ):
+        check(settings, "offline")
