@@ -24,6 +24,9 @@ COMMANDS = {
         "benchmarks.commands.off_policy:bench_off_policy", "Coverage of off-policy intervals on adaptive logs."
     ),
     "gateway": Target("benchmarks.commands.gateway:bench_gateway", "Speed, durability and memory of the gateway."),
+    "program": Target(
+        "benchmarks.commands.program:bench_program", "Tokens, speed and troubles of programs as agents."
+    ),
     "best-agent": Target(
         "benchmarks.commands.best_agent:bench_best_agent", "Tasks until the best agent is identified."
     ),

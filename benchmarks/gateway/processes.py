@@ -16,7 +16,8 @@ from typing import Any
 from upturn.errors import MeasurementError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_START_SECONDS = 90.0
+_START_SECONDS = 300.0
+"""A server that loads torch needs over a minute where other work keeps the cores busy."""
 UPTURN_CONFIG = """
 [loop]
 train = []
@@ -108,9 +109,15 @@ def _is_open(port: int) -> bool:
 @contextmanager
 def mock_upstream(folder: Path, delay_ms: float = 0.0, parts: int = 20) -> Iterator[Server]:
     """The upstream, which answers after ``delay_ms``; its streams have so many parts."""
+    with python_server(folder, "upstream", "benchmarks.gateway.mock_upstream", str(delay_ms), str(parts)) as server:
+        yield server
+
+
+@contextmanager
+def python_server(folder: Path, name: str, module: str, *arguments: str) -> Iterator[Server]:
+    """``python -m MODULE PORT ARGUMENTS…``."""
     port = free_port()
-    command = [sys.executable, "-m", "benchmarks.gateway.mock_upstream", str(port), str(delay_ms), str(parts)]
-    with _server("upstream", command, port, folder) as server:
+    with _server(name, [sys.executable, "-m", module, str(port), *arguments], port, folder) as server:
         yield server
 
 

@@ -329,7 +329,7 @@ def test_nothing_is_left_of_a_thousand_attempts(workspace: Path) -> None:
 
         async def attempt(number: int) -> None:
             async with places:
-                end = await Bubblewrap(workspace, (1,)).exec(
+                end = await Bubblewrap(workspace, (5000,)).exec(
                     ("sh", "-c", scripts[number % 4]),
                     environment=sandbox_environment(workspace),
                     input=b"",

@@ -207,6 +207,21 @@ async def many_attempts(count: int) -> Counter[int | str | None]:
     return ends
 
 
+@pytest.mark.parametrize("milliseconds", [0, 5, 10, 30, 100])
+def test_an_error_elsewhere_in_the_loop_ends_all_attempts(milliseconds: int) -> None:
+    """``asyncio.run`` cancels every task then, also one that only starts a process, which once never returned."""
+
+    async def failing() -> None:
+        attempts = [asyncio.ensure_future(call("sh", "-c", "(setsid sleep 300 &); sleep 300")) for _ in range(3)]
+        await asyncio.wait(attempts, timeout=milliseconds / 1000)
+        raise ZeroDivisionError
+
+    before = leftovers()
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(failing())
+    assert leftovers() == before
+
+
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_nothing_is_left_of_many_attempts(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

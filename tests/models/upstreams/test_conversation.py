@@ -52,6 +52,11 @@ MOVES = {"mistral", "ministral", "gemma4"}
 """Their templates list the tools before the latest message of the user, or drop an empty thought."""
 
 
+def call_ids(messages: Sequence[Message]) -> list[str]:
+    """The ids of all calls."""
+    return [part.id for message in messages for part in message.parts if isinstance(part, ToolCall)]
+
+
 def definition(tool: Tool) -> ToolDefinition:
     function = tool_schema(tool)["function"]
     return ToolDefinition(function["name"], function["description"], function["parameters"])
@@ -283,7 +288,7 @@ CHANGES: dict[str, tuple[str, str, Callable[[list[Message]], list[Message]]]] = 
     "edited result": (
         "edited_history",
         "'ok' before, 'done' now",
-        lambda sent: [*sent[:3], Message("tool", (ToolResult("call_0", (Text("done"),)),)), sent[4], NEXT],
+        lambda sent: [*sent[:3], Message("tool", (ToolResult(call_ids(sent)[0], (Text("done"),)),)), sent[4], NEXT],
     ),
     "compaction": (
         "shortened_history",
@@ -402,7 +407,7 @@ def test_thoughts_stay_in_the_row_until_the_template_drops_them(chat_tokenizer: 
     thinking = writer.template.encode("<think>\nBob, then.\n</think>\n\n")
     answer = attempt.call([*thinking, *writer.calls(Action("", "find", {"text": "bob"}))])
     assert answer[0] == Reasoning("Bob, then.")
-    result = Message("tool", (ToolResult("call_0", (Text("bob@a.org"),)),))
+    result = Message("tool", (ToolResult(call_ids([Message("assistant", answer)])[0], (Text("bob@a.org"),)),))
     attempt.sent += [Message("assistant", answer[1:]), result]  # the client leaves the thought out
     answer = attempt.call([*thinking, *writer.text("Sent it.")])
     assert attempt.prompts[-1].fork_cause is None
@@ -422,8 +427,9 @@ def test_results_reach_the_calls_that_they_belong_to(chat_tokenizer: Tokenizers)
     attempt = Attempt(ChatScript(writer.renderer, ""), request, [USER])
     written = '[TOOL_CALLS] [{"name": "find", "arguments": {"text": "a"}, "id": "abcdefghi"}]'
     answer = attempt.call([*writer.template.encode(written), writer.renderer.profile.end_id])
-    assert answer == (ToolCall("call_0", "find", '{"text": "a"}'),)
-    attempt.sent += [Message("assistant", answer), Message("tool", (ToolResult("call_0", (Text("2"),)),))]
+    (identity,) = call_ids([Message("assistant", answer)])
+    assert answer == (ToolCall(identity, "find", '{"text": "a"}'),)
+    attempt.sent += [Message("assistant", answer), Message("tool", (ToolResult(identity, (Text("2"),)),))]
     attempt.call(writer.text("Two."))
     assert attempt.prompts[-1].fork_cause is None
     assert '"call_id": "abcdefghi"' in attempt.prompts[-1].text
@@ -448,7 +454,8 @@ def test_the_shipped_model_reads_a_whole_conversation(compact: tuple[CompactScri
     search = renderer.write(Action("outlook", "search", {"query": "bob", "limit": "3"}))
     answer = attempt.call(search)
     opening = renderer.open(Observation("Mail Bob."), "")
-    assert answer == (ToolCall("call_0", "outlook__search", '{"query": "bob", "limit": 3}'),)
+    (identity,) = call_ids([Message("assistant", answer)])
+    assert answer == (ToolCall(identity, "outlook__search", '{"query": "bob", "limit": 3}'),)
     renamed = ToolCall("toolu_1", "outlook__search", '{"limit":3,"query":"bob"}')
     attempt.sent += [Message("assistant", (renamed,)), Message("tool", (ToolResult("toolu_1", (Text("m27"),)),))]
     cut = renderer.write(Action("outlook", "open", {"id": "m27"}))[:-1]
@@ -456,7 +463,9 @@ def test_the_shipped_model_reads_a_whole_conversation(compact: tuple[CompactScri
     assert answer == (Text("outlook.open id=m27"),)
     attempt.sent += [Message("assistant", answer), NEXT, Message("user", (Text("Quick."),))]
     finish = renderer.write(Action("user", "finish"))
-    assert attempt.call(finish) == (ToolCall("call_1", "finish", "{}"),)
+    answer = attempt.call(finish)
+    (last,) = call_ids([Message("assistant", answer)])
+    assert (answer, last != identity) == ((ToolCall(last, "finish", "{}"),), True)
     extend = renderer.extend
     expected = (*opening, *search, *extend(Observation("m27")), *cut)
     expected = (*expected, *extend(Observation("And Ann?\nQuick.")), *finish)

@@ -108,7 +108,6 @@ def test_tools_calls_and_results_are_rendered_and_calls_are_read(chat_tokenizer:
     tokenizer = chat_tokenizer("qwen2_5")
     script = script_of(tokenizer)
     tool = ToolDefinition("weather", "The weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
-    call = ToolCall("call_1", "weather", '{"city": "Bonn"}')
     earlier = ToolCall("call_0", "weather", '{"city": "Bonn"}')
     later = (Message("assistant", (earlier,)), Message("tool", (ToolResult("call_0", (Text("rain"),)),)))
     request = replace(QUESTION, messages=(*QUESTION.messages, *later), tools=(tool,))
@@ -118,8 +117,29 @@ def test_tools_calls_and_results_are_rendered_and_calls_are_read(chat_tokenizer:
     output = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bonn"}}\n</tool_call>'
     sampled = [*tokenizer.encode(output, add_special_tokens=False), script.stop_ids[0]]
     written = script.read(sampled, request)
-    assert (written.parts, written.finish) == ((call,), "tool_calls")
+    (call,) = written.parts
+    assert isinstance(call, ToolCall)
+    assert (call, written.finish) == (ToolCall(call.id, "weather", '{"city": "Bonn"}'), "tool_calls")
     assert not script.is_readable_early(sampled[:3], request)
+    assert script.read(sampled, request) == written
+
+
+def test_calls_of_different_conversations_and_answers_have_different_ids(chat_tokenizer: Tokenizers) -> None:
+    tokenizer = chat_tokenizer("qwen2_5")
+    script = script_of(tokenizer)
+    request = replace(QUESTION, tools=(ToolDefinition("weather"),))
+    others = (
+        replace(request, messages=(Message("user", (Text("And in Rome?"),)),)),
+        replace(request, model="another"),
+        replace(request, tools=(ToolDefinition("weather"), ToolDefinition("time"))),
+    )
+    output = '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
+    once = [*tokenizer.encode(output, add_special_tokens=False), script.stop_ids[0]]
+    twice = [*tokenizer.encode(f"{output}\n{output}", add_special_tokens=False), script.stop_ids[0]]
+    answers = [script.read(once, asked).parts for asked in (request, *others)] + [script.read(twice, request).parts]
+    ids = [part.id for parts in answers for part in parts if isinstance(part, ToolCall)]
+    assert len(ids) == 6
+    assert len(set(ids)) == 6
 
 
 def test_a_thought_is_a_part_of_its_own_and_held_back_until_it_ends(chat_tokenizer: Tokenizers) -> None:

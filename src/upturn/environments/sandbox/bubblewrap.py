@@ -52,7 +52,7 @@ class Bubblewrap:
     """The only folder of the host that the program may write. Root gives it to ``ORDINARY_USER`` with all in it. It
     must not hold the current folder, the home, the interpreter or the system."""
     ports: tuple[int, ...] = ()
-    """Of the host's loopback that the program reaches at the same ports of its own."""
+    """Of the host's loopback, from 1024, that the program reaches at the same ports of its own."""
     readable: tuple[Path, ...] = ()
     """More folders and files that the program may read. Those in the workspace it may then only read."""
     limits: SandboxLimits = field(default_factory=SandboxLimits)

@@ -6,22 +6,21 @@ not: a command may kill its supervisor and leave daemons, use all memory and pro
 may.
 """
 
-import asyncio
 import os
 import socket
+import subprocess
 import sys
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from upturn.environments.sandbox.control import exit_code, last_words
+from upturn.environments.sandbox.nameless_file import nameless_file
+from upturn.environments.sandbox.pipe import Pipe
 from upturn.environments.sandbox.tail import Tail
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-GRACE_SECONDS = 10.0
-"""For the supervisor to end all processes; longer than it tries. After that it is killed."""
-PIPE_SECONDS = 1.0
-"""For output after the end; only a process that escaped the supervisor holds a pipe open longer."""
+_ERROR = b"error "
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +81,27 @@ async def run_command(
 
 async def run_supervised(call: Call, launch: Launch) -> CommandEnd:
     """As ``run_command``."""
-    ours, theirs = socket.socketpair()
-    with ours:
-        with theirs:
-            transport, streams = await _started(call, launch, ours, theirs)
+    control, theirs = socket.socketpair()
+    with control, Pipe(call.output_limit) as output, Pipe(call.output_limit) as errors:
+        with theirs, nameless_file(call.input) as given:
+            process = subprocess.Popen(
+                (*_arguments(theirs.fileno(), launch), *call.command),
+                stdin=given,
+                stdout=output.writing,
+                stderr=errors.writing,
+                env=call.environment,
+                cwd=call.folder,
+                pass_fds=(theirs.fileno(), *launch.passed),
+                start_new_session=True,
+            )
         try:
-            _input_pipe(transport).write(call.input)
-            _input_pipe(transport).write_eof()
-            is_late = await waits_longer(streams.exited.wait(), call.timeout_seconds)
-            report = b"" if is_late else _received(ours)
+            said = await last_words(control, (output, errors), call.timeout_seconds)
         finally:
-            ours.shutdown(socket.SHUT_RDWR)  # acts also where a fork of this process holds a copy
-            await _end(transport, streams)
-    kind, _, number = report.decode().partition(" ")
-    if kind == "error":
-        raise start_error(call.command, int(number))
-    ended_with = int(number) if kind else transport.get_returncode()
-    return command_end(None if is_late else ended_with, streams.output, streams.errors)
+            process.kill()  # where it could not end everything in time
+            process.wait()
+    if said is not None and said.startswith(_ERROR):
+        raise start_error(call.command, int(said.removeprefix(_ERROR)))
+    return command_end(exit_code(said), output.tail, errors.tail)
 
 
 def command_end(exit_code: int | None, output: Tail, errors: Tail) -> CommandEnd:
@@ -117,91 +120,3 @@ def _arguments(control: int, launch: Launch) -> tuple[str, ...]:
     user = "" if launch.user is None else str(launch.user)
     started = (sys.executable, "-I", "-S", str(_SUPERVISOR), str(control), str(os.getpid()))
     return (*started, passed, user, str(len(launch.staged)), *launch.staged)
-
-
-class _Streams(asyncio.SubprocessProtocol):
-    """A process's output and errors."""
-
-    def __init__(self, limit: int) -> None:
-        self.output, self.errors = Tail(limit), Tail(limit)
-        self.takes_input = True
-        self.exited = asyncio.Event()
-        self.closed = asyncio.Event()
-        """After the process and its pipes."""
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        (self.output if fd == 1 else self.errors).add(data)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
-        if fd == 0:
-            self.takes_input = False
-
-    def process_exited(self) -> None:
-        self.exited.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self.closed.set()
-
-
-def _input_pipe(transport: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
-    pipe = transport.get_pipe_transport(0)
-    assert isinstance(pipe, asyncio.WriteTransport)
-    return pipe
-
-
-async def waits_longer(event: Awaitable[object], seconds: float | None) -> bool:
-    """Waits for the event; True = it did not come in that time."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event
-    except TimeoutError:
-        return True
-    return False
-
-
-def _received(control: socket.socket) -> bytes:
-    """What the supervisor wrote before it exited; empty = it was killed."""
-    control.setblocking(False)
-    try:
-        return control.recv(100)
-    except BlockingIOError:
-        return b""
-
-
-async def _started(
-    call: Call, launch: Launch, ours: socket.socket, theirs: socket.socket
-) -> tuple[asyncio.SubprocessTransport, _Streams]:
-    """The supervisor with the other end of the control socket.
-
-    Where the caller is cancelled, it is ended when it has started: asyncio would kill it and leave its children.
-    """
-    starting = asyncio.ensure_future(
-        asyncio.get_running_loop().subprocess_exec(
-            lambda: _Streams(call.output_limit),
-            *_arguments(theirs.fileno(), launch),
-            *call.command,
-            env=call.environment,
-            cwd=call.folder,
-            pass_fds=(theirs.fileno(), *launch.passed),
-            start_new_session=True,
-        )
-    )
-    try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        with suppress(OSError):  # of a start that has failed meanwhile
-            transport, streams = await starting
-            ours.shutdown(socket.SHUT_RDWR)
-            await _end(transport, streams)
-        raise
-
-
-async def _end(transport: asyncio.SubprocessTransport, streams: _Streams) -> None:
-    try:
-        await waits_longer(streams.exited.wait(), GRACE_SECONDS)
-        await waits_longer(streams.closed.wait(), PIPE_SECONDS)
-    finally:
-        if streams.takes_input:
-            _input_pipe(transport).abort()
-        transport.close()  # kills the supervisor where it still runs
-        await streams.closed.wait()

@@ -8,29 +8,16 @@ threads, and a random generator that it seeds there (also numpy's global one) is
 
 import asyncio
 import json
-import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from upturn.environments.sandbox.command import (
-    GRACE_SECONDS,
-    PIPE_SECONDS,
-    Call,
-    CommandEnd,
-    Launch,
-    command_end,
-    run_supervised,
-    waits_longer,
-)
+from upturn.environments.sandbox.command import Call, CommandEnd, Launch, command_end, run_supervised
+from upturn.environments.sandbox.control import exit_code, last_words
 from upturn.environments.sandbox.fork_server import READY, RUN
 from upturn.environments.sandbox.nameless_file import nameless_file
-from upturn.environments.sandbox.tail import Tail
+from upturn.environments.sandbox.pipe import Pipe
 
 _SERVER = Path(__file__).with_name("fork_server.py")
 _SERVER_OUTPUT = 10_000
@@ -67,19 +54,11 @@ class WarmProgram:
         """
         request = json.dumps({"environment": dict(environment), "folder": str(folder)}).encode()
         control, theirs = socket.socketpair()
-        control.setblocking(False)
-        with control, _Pipe(output_limit) as output, _Pipe(output_limit) as errors:
+        with control, Pipe(output_limit) as output, Pipe(output_limit) as errors:
             with theirs, nameless_file(request) as wanted, nameless_file(input) as given:
                 await self._send((wanted, given, output.writing, errors.writing, theirs.fileno()))
-            try:
-                await output.read()
-                await errors.read()
-                report = await _report(control, timeout_seconds)
-            finally:
-                control.shutdown(socket.SHUT_WR)
-                await waits_longer(_closed(control), GRACE_SECONDS)
-                await waits_longer(asyncio.gather(output.closed.wait(), errors.closed.wait()), PIPE_SECONDS)
-        return command_end(report, output.tail, errors.tail)
+            said = await last_words(control, (output, errors), timeout_seconds)
+        return command_end(exit_code(said), output.tail, errors.tail)
 
     async def close(self) -> None:
         """Ends the process with the import and its attempts; a later ``run`` starts it again."""
@@ -134,63 +113,3 @@ class WarmProgram:
         if self._channel is not None:
             self._channel.close()
         self._server = self._channel = None
-
-
-class _Pipe(asyncio.Protocol):
-    """A context: a pipe whose writing end a process gets; what it writes is kept in ``tail``."""
-
-    def __init__(self, limit: int) -> None:
-        self.tail = Tail(limit)
-        self.closed = asyncio.Event()
-
-    def __enter__(self) -> Self:
-        reading, self.writing = os.pipe()
-        self._reading = os.fdopen(reading, "rb", buffering=0)
-        self._transport: asyncio.ReadTransport | None = None
-        self._is_writing_open = True
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close_writing()
-        if self._transport is None:
-            self._reading.close()
-        else:
-            self._transport.close()
-
-    async def read(self) -> None:
-        """Begins to read, after the process has got its end."""
-        self._close_writing()
-        self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: self, self._reading)
-
-    def data_received(self, data: bytes) -> None:
-        self.tail.add(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self.closed.set()
-
-    def _close_writing(self) -> None:
-        if self._is_writing_open:
-            os.close(self.writing)
-            self._is_writing_open = False
-
-
-async def _report(control: socket.socket, seconds: float | None) -> int | None:
-    """The exit code that the supervisor says; None = none in that time, -9 = it has ended without one."""
-    try:
-        async with asyncio.timeout(seconds):
-            said = await asyncio.get_running_loop().sock_recv(control, 100)
-    except TimeoutError:
-        return None
-    except ConnectionError:  # nobody has received the descriptors of the attempt
-        said = b""
-    kind, _, number = said.decode().partition(" ")
-    return int(number) if kind else -signal.SIGKILL
-
-
-async def _closed(control: socket.socket) -> None:
-    """Returns when the supervisor has ended."""
-    with suppress(ConnectionError):
-        while await asyncio.get_running_loop().sock_recv(control, 100):
-            pass

@@ -103,7 +103,7 @@ class ChatScript:
     def read(self, token_ids: Sequence[int], request: ModelRequest) -> Written:
         """Text, thoughts between ``<think>`` tags, and calls in the template's format."""
         output = self._output(token_ids, request)
-        ids = [call_id(request, index) for index in range(len(output.calls))]
+        ids = [call_id(request, token_ids, index) for index in range(len(output.calls))]
         parts = _parts(output, ids, [self._arguments(call, request) for call in output.calls])
         return Written(parts, "tool_calls" if output.calls else "stop" if output.is_ended else "length")
 

@@ -85,7 +85,7 @@ class CompactScript:
             tool = _called(request.tools, output.action)
             if tool is not None:
                 typed = typed_arguments(output.action.parameters, offered(tool, "", tool.name))
-                call = ToolCall(call_id(request, 0), tool.name, json.dumps(typed, ensure_ascii=False))
+                call = ToolCall(call_id(request, token_ids, 0), tool.name, json.dumps(typed, ensure_ascii=False))
                 return Written((call,), "tool_calls")
         cut = None if is_ended else before_stop(output.text, request)
         text = output.text.rstrip(GLUE) if cut is None else cut

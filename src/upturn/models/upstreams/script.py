@@ -1,5 +1,7 @@
 """How a local model reads conversations and writes answers: ``chat_script`` or ``compact_script``."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -12,11 +14,16 @@ from upturn.dialects import (
     Text,
     ToolCall,
     ToolDefinition,
+    conversation_digests,
     json_object,
+    tools_digest,
 )
 from upturn.models.upstreams.fork_cause import Fork, ForkCause
 from upturn.models.upstreams.memory import Start
 from upturn.records import JsonValue, Tool
+
+_ID_BYTES = 12
+"""Of a call's id."""
 
 
 class Prompt(NamedTuple):
@@ -108,10 +115,15 @@ def _said(parts: Sequence[Part]) -> tuple[str, list[tuple[str, Mapping[str, Json
     return text, [(part.name, json_object(part.arguments or "{}")) for part in parts if isinstance(part, ToolCall)]
 
 
-def call_id(request: ModelRequest, index: int) -> str:
-    """The client's id of an answer's call; it is none of those of earlier calls."""
-    before = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
-    return f"call_{before + index}"
+def call_id(request: ModelRequest, token_ids: Sequence[int], index: int) -> str:
+    """The client's id of an answer's call.
+
+    Clients match calls and results by id across conversations, as after a hand-off to another agent, so it differs
+    between conversations and between answers. The same answer to the same request has the same ids.
+    """
+    conversation = conversation_digests(request.messages, request.model)[-1:]
+    identity = json.dumps([conversation, tools_digest(request.tools), list(token_ids), index])
+    return f"call_{hashlib.blake2b(identity.encode(), digest_size=_ID_BYTES).hexdigest()}"
 
 
 def offered(tool: ToolDefinition, target: str, operation: str) -> Tool:

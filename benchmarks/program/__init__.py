@@ -1,0 +1,1 @@
+"""Measurements of programs as agents: their tokens, their speed, and what is left after them."""
