@@ -157,7 +157,7 @@ def test_all_problems_are_listed_together_before_any_work(folder: Path) -> None:
         "agents[1].kind = 'callable' needs agents[1].import_path",
         "agents[0].name and agents[1].name are both 'a'",
         "NO_SUCH_KEY_IS_SET",
-        "no [[agents]] has kind = 'local_model'",
+        "no [[agents]] has a local model",
     ):
         assert sum(problem in line for line in listed) == 1, problem
     assert not (folder / "runs").exists()

@@ -85,8 +85,8 @@ def ready(
         Path | None,
         typer.Option(
             "--config",
-            help="Configuration file with thresholds, [traffic] and the agent to train. Default: production "
-            "thresholds and nano.",
+            help="Configuration file with thresholds, the rewards of traffic and the agent to train. Default: "
+            "production thresholds and nano.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -115,7 +115,7 @@ class ToyWorker:
     """A policy worker, and its runtime, without a tokenizer."""
 
     version = VERSION
-    scored, check_model = PolicyWorker.scored, PolicyWorker.check_model
+    scored, check_model, refuse_program = PolicyWorker.scored, PolicyWorker.check_model, PolicyWorker.refuse_program
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
