@@ -23,6 +23,7 @@ from upturn.agents.build import (
 from upturn.agents.cluster import LostWorker, WorkerPool, WorkerResults, WorkItem, run_on_workers
 from upturn.agents.endpoint import EndpointAgent
 from upturn.agents.hint import Hint, repeats_hint, without_hint
+from upturn.agents.message_turn import call_action, seen_text, thought_of, written_text
 from upturn.agents.paused import PausedRollout
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool, check_cluster
 from upturn.agents.recorder import LimitReachedError, Recorder, call_counts, derived_seed, fork_counts
@@ -74,6 +75,7 @@ __all__ = [
     "WorkerResults",
     "branch_points",
     "build",
+    "call_action",
     "call_counts",
     "check_cluster",
     "derived_seed",
@@ -92,8 +94,11 @@ __all__ = [
     "run_rollouts",
     "run_until",
     "sampling",
+    "seen_text",
     "temperature",
     "template_options",
+    "thought_of",
     "trajectory_id",
     "without_hint",
+    "written_text",
 ]

@@ -223,8 +223,8 @@ def _models_of(version: AgentVersion, limits: Limits, renderer: Renderer | None,
     if not version.has_local_model:
         return ProgramModels(version.model_name, endpoint_model(endpoint_of(version, api_key)))
     assert renderer is not None  # among the problems
-    own = rollout_model(version.agent, script_for(renderer, ""), limits)
-    return ProgramModels(version.agent, own, lambda token_ids: renderer.read(token_ids).text)
+    own_model = rollout_model(version.agent, script_for(renderer, ""), limits)
+    return ProgramModels(version.agent, own_model, lambda token_ids: renderer.read(token_ids).text)
 
 
 def endpoint_of(version: AgentVersion, api_key: str) -> "Endpoint":

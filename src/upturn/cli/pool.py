@@ -228,17 +228,17 @@ def tasks(
 
     kit = resolve_kit(environment)
     with Pool.open(pool, read_only=True) as opened:
-        found = find_tasks(opened, kit, tenant=tenant, has_episodes=episodes)
-    if found.refusal:
-        raise StoreError(found.refusal)
-    chosen = split_tasks(found.tasks)
+        replayable = find_tasks(opened, kit, tenant=tenant, has_episodes=episodes)
+    if replayable.refusal:
+        raise StoreError(replayable.refusal)
+    chosen = split_tasks(replayable.tasks)
     with _open_output(out, pool) as target:
         target.writelines(fields_json(task) + "\n" for task in chosen)
     count = sum(task.split == "heldout" for task in chosen)
     results = [
         Result("training", float(len(chosen) - count), "tasks"),
         Result("held_out", float(count), "tasks"),
-        *(Result(name, float(number), "tasks") for name, number in found.left_out.items()),
+        *(Result(name, float(number), "tasks") for name, number in replayable.left_out.items()),
     ]
     emit("pool tasks", results, {"file": str(out), "tenant": tenant, "environment": kit.name}, as_json=as_json)
 

@@ -94,7 +94,9 @@ class ProgramAgent:
                     made[key] = Destination(self._models.others[key](turns, model), is_own=False)
                 else:
                     read = self._models.read
-                    made[key] = Destination(self._models.own(turns, model), is_trained=read is not None, read=read)
+                    made[key] = Destination(
+                        self._models.own_model(turns, model), is_trained=read is not None, read=read
+                    )
             return made[key]
 
         try:

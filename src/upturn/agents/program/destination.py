@@ -37,7 +37,7 @@ class ProgramModels:
 
     name: str
     """Of its own model."""
-    own: MakeUpstream
+    own_model: MakeUpstream
     read: Callable[[Sequence[int]], str] | None = None
     """The text of the own model's tokens; None = it is not the rollout's, and its tokens are not recorded."""
     others: Mapping[str, MakeUpstream] = field(default_factory=dict)

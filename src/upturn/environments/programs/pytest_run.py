@@ -47,8 +47,8 @@ def run_pytest(
     for path in workspace.rglob("conftest.py"):
         path.unlink()
     write_workspace(workspace, Workspace(encoded_files(tests)))
-    own = Path(tempfile.mkdtemp(prefix=".pytest-", dir=workspace))  # in it, so that a sandbox has it too
-    report, settings = own / "report.xml", own / "pytest.ini"
+    scratch = Path(tempfile.mkdtemp(prefix=".pytest-", dir=workspace))  # in it, so that a sandbox has it too
+    report, settings = scratch / "report.xml", scratch / "pytest.ini"
     settings.write_text(f"[pytest]\npythonpath = {shlex.quote(str(workspace))}\n")
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(settings), "--rootdir", "."]
     command += [f"--junitxml={report}", *modules]

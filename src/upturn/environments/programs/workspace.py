@@ -159,11 +159,11 @@ def read_workspace(folder: Path, limits: WorkspaceLimits, first: Iterable[str] =
     left_out = _LeftOut()
     preferred = set(first)
     total = 0
-    found = sorted(
+    entries = sorted(
         _walk(folder, limits.ignored),
         key=lambda entry: (entry.path not in preferred, len(entry.parts), entry.parts),
     )
-    for entry in found:
+    for entry in entries:
         reason = entry.reason or _over(limits, entry.size, len(files), total)
         if reason:
             left_out.add(entry.path, reason if entry.reason else f"{reason}{_digest(folder, entry)}")
@@ -211,11 +211,11 @@ def _walk(folder: Path, ignored: Iterable[str]) -> Iterator[_Entry]:
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
         parts = waiting.pop()
-        found = _stats(folder, parts)
-        if found is None:
+        listed = _stats(folder, parts)
+        if listed is None:
             yield from [_Entry(parts, "a folder that cannot be read")] if parts else []
             continue
-        for name, about in found:
+        for name, about in listed:
             seen += 1
             inner = (*parts, name)
             if seen > _MAX_ENTRIES:

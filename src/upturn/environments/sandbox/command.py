@@ -83,10 +83,10 @@ async def run_supervised(call: Call, launch: Launch) -> CommandEnd:
     """As ``run_command``."""
     control, theirs = socket.socketpair()
     with control, Pipe(call.output_limit) as output, Pipe(call.output_limit) as errors:
-        with theirs, nameless_file(call.input) as given:
+        with theirs, nameless_file(call.input) as stdin:
             process = subprocess.Popen(
                 (*_arguments(theirs.fileno(), launch), *call.command),
-                stdin=given,
+                stdin=stdin,
                 stdout=output.writing,
                 stderr=errors.writing,
                 env=call.environment,

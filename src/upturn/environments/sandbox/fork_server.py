@@ -72,8 +72,8 @@ def _call(function: Callable[..., Any], wanted: dict[str, Any]) -> None:
         os.environ.clear()
         os.environ.update(wanted["environment"])
         os.chdir(wanted["folder"])
-        given = [json.load(sys.stdin)] if inspect.signature(function).parameters else []
-        answer = function(*given)
+        arguments = [json.load(sys.stdin)] if inspect.signature(function).parameters else []
+        answer = function(*arguments)
         if inspect.isawaitable(answer):
             answer = asyncio.run(_awaited(answer))
         if answer is not None:

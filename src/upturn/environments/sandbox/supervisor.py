@@ -154,9 +154,9 @@ def _descendants() -> set[int]:
             alive.add(int(entry.name))
     below, waiting = set[int](), [os.getpid()]
     while waiting:
-        found = children.get(waiting.pop(), [])
-        below.update(found)
-        waiting += found
+        direct = children.get(waiting.pop(), [])
+        below.update(direct)
+        waiting += direct
     return below & alive
 
 

@@ -55,8 +55,8 @@ class WarmProgram:
         request = json.dumps({"environment": dict(environment), "folder": str(folder)}).encode()
         control, theirs = socket.socketpair()
         with control, Pipe(output_limit) as output, Pipe(output_limit) as errors:
-            with theirs, nameless_file(request) as wanted, nameless_file(input) as given:
-                await self._send((wanted, given, output.writing, errors.writing, theirs.fileno()))
+            with theirs, nameless_file(request) as wanted, nameless_file(input) as stdin:
+                await self._send((wanted, stdin, output.writing, errors.writing, theirs.fileno()))
             said = await last_words(control, (output, errors), timeout_seconds)
         return command_end(exit_code(said), output.tail, errors.tail)
 

@@ -5,18 +5,17 @@ previous message is the observation before it. Calls that continue one another f
 are in the order of their first calls. Not covered: what the client did with an answer after the last call.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upturn.dialects import Conversation, Message, ModelAnswer, Part, Reasoning, Text, ToolCall, message_text
+from upturn.agents import call_action, seen_text, thought_of, written_text
+from upturn.dialects import Conversation, ModelAnswer, Text, ToolCall, message_text
 from upturn.records import (
     MODEL_CALL,
     Action,
     Call,
     CallContent,
-    JsonValue,
     ModelUsage,
     Observation,
     Task,
@@ -150,8 +149,8 @@ def _turns(calls: Sequence[RecordedCall]) -> tuple[list[Turn], Mapping[str, int]
     for member in calls:
         starts[member.call.id] = len(turns)
         answer = from_fields(ModelAnswer, member.content.answer)
-        observation = Observation(_observation(from_fields(Conversation, member.content.messages).messages))
-        thought = "".join(part.text for part in answer.parts if isinstance(part, Reasoning))
+        observation = Observation(seen_text(from_fields(Conversation, member.content.messages).messages))
+        thought = thought_of(answer.parts)
         text = "".join(part.text for part in answer.parts if isinstance(part, Text))
         tool_calls = [part for part in answer.parts if isinstance(part, ToolCall)]
         used = _usage([member.call])
@@ -159,11 +158,11 @@ def _turns(calls: Sequence[RecordedCall]) -> tuple[list[Turn], Mapping[str, int]
         if not tool_calls:
             turns.append(Turn(observation, text, Action("user", "answer", {}, thought), usage=usage))
         for number, tool_call in enumerate(tool_calls):
-            action = _action(tool_call, thought if number == 0 else "")
+            action = call_action(tool_call, thought if number == 0 else "")
             turns.append(
                 Turn(
                     observation if number == 0 else Observation(""),
-                    _written(answer.parts) if number == 0 else "",
+                    written_text(answer.parts) if number == 0 else "",
                     action,
                     call=number,
                     refusal="" if action is not None else "arguments: they are not a JSON object",
@@ -171,34 +170,6 @@ def _turns(calls: Sequence[RecordedCall]) -> tuple[list[Turn], Mapping[str, int]
                 )
             )
     return turns, starts
-
-
-def _observation(messages: Sequence[Message]) -> str:
-    """Returns what the client sent, without the model's own messages; several messages are labelled by role."""
-    seen = [message for message in messages if message.role != "assistant"]
-    if len(seen) == 1:
-        return message_text(seen[0])
-    return "\n\n".join(f"[{message.role}]\n{message_text(message)}" for message in seen)
-
-
-def _action(tool_call: ToolCall, thought: str) -> Action | None:
-    """Returns the call as an action; None = its arguments are not a JSON object."""
-    try:
-        arguments: JsonValue = json.loads(tool_call.arguments or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return Action("", tool_call.name, arguments, thought) if isinstance(arguments, dict) else None
-
-
-def _written(parts: Sequence[Part]) -> str:
-    """Returns the message as text, calls included."""
-    lines: list[str] = []
-    for part in parts:
-        if isinstance(part, Text):
-            lines.append(part.text)
-        elif isinstance(part, ToolCall):
-            lines.append(f"{part.name}({part.arguments})")
-    return "\n".join(lines)
 
 
 def _rows(calls: Sequence[RecordedCall], starts: Mapping[str, int], *, is_alike: bool) -> list[TokenRow]:
