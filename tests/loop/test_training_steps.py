@@ -217,6 +217,19 @@ def test_snapshot_holds_verified_training_successes_only(desk: ModuleType, tmp_p
         assert item.task.split == "train"
 
 
+def test_a_snapshot_takes_the_latest_successes_of_each_family(desk: ModuleType, tmp_path: Path) -> None:
+    limited = desk.config().with_sections(SftSettings(limit_per_family=2))
+    with desk.opened(tmp_path, limited) as context:
+        serve(context, "serve", 96)
+        successes = Selection(splits=("train",), verdicts=("success",), min_score=0.8)
+        by_family: dict[str, list[str]] = {}
+        for item in context.pool.selected(successes, tenant="default"):
+            by_family.setdefault(item.family, []).append(item.trajectory_id)
+        taken = take_training_snapshot(context).trajectory_ids
+    assert sum(map(len, by_family.values())) > 20
+    assert set(taken) == {trajectory_id for ids in by_family.values() for trajectory_id in ids[-2:]}
+
+
 def test_nothing_to_learn_from_is_said_with_what_to_do(desk: ModuleType, tmp_path: Path) -> None:
     with desk.opened(tmp_path, desk.config(("refuser",))) as context:
         serve(context, "serve", 8)

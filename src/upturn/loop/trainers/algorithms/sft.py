@@ -25,9 +25,6 @@ from upturn.records import AgentVersion, Snapshot, Trajectory
 from upturn.training import supervised_rows
 from upturn.training.algorithms.sft import SftSettings
 
-FAMILY_CAP = 48
-"""Maximum number of demonstrations per family, so that easy families do not crowd out the others."""
-
 
 def plan(context: Context, parent: AgentVersion) -> Plan:
     """Estimated cost of a run."""
@@ -110,12 +107,13 @@ def take_training_snapshot(context: Context) -> Snapshot:
 
     Raises TrainingError when there is none.
     """
+    settings = context.config.section(SftSettings)
     selection = Selection(
         families=tuple(context.trained_families),
         splits=("train",),
         verdicts=("success",),
-        min_score=context.config.section(SftSettings).min_score,
-        limit_per_family=FAMILY_CAP,
+        min_score=settings.min_score,
+        limit_per_family=settings.limit_per_family,
     )
     snapshot = take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
     if not snapshot.trajectory_ids:

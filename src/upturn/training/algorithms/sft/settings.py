@@ -14,3 +14,6 @@ class SftSettings(EpochSettings):
     """Trajectory rows in one optimiser step."""
     min_score: Share = 0.8
     """Lowest score of the verified successes that are selected from the pool."""
+    limit_per_family: Count = 48
+    """Most verified successes of one family that are selected from the pool, the latest ones, so that easy families
+    do not crowd out the others."""
