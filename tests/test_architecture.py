@@ -110,4 +110,4 @@ def test_an_import_past_a_face_is_reported(tmp_path: Path) -> None:
     assert list(imports_past_a_face(path, "upturn.loop.module")) == [
         "upturn.loop.module imports from upturn.pool.store, not from upturn.pool"
     ]
-    assert list(imports_past_a_face(path, "upturn.pool.formats.module")) == []
+    assert list(imports_past_a_face(path, "upturn.pool.ingestion.formats.module")) == []

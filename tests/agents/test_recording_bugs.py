@@ -35,7 +35,7 @@ from upturn.models import (
     read_call,
 )
 from upturn.models.call import write_call
-from upturn.pool.formats.conversation import parse_turns
+from upturn.pool.ingestion.formats.conversation import parse_turns
 from upturn.records import Action, JsonValue, Observation, Task, Trajectory, Turn
 from upturn.training import policy_rows
 

@@ -12,11 +12,11 @@ from typer.testing import CliRunner, Result
 from benchmarks.errands import MODEL
 from tests.loop.trainers.traffic.traffic_pool import episode, rating, store
 from upturn.cli.ingest import ingest
-from upturn.cli.pool import pool_app
+from upturn.cli.pool.commands import pool_app
 from upturn.dialects import Conversation, Message, ModelAnswer, Text, TokenUsage
 from upturn.errors import IngestError, StoreError, UpturnError
 from upturn.pool import Pool, missing_reward
-from upturn.pool.exporter import Exported
+from upturn.pool.exports import Exported
 from upturn.records import Call, CallContent, Evaluation, GateResult, fields_json
 
 DATA = Path(__file__).parents[1] / "data" / "pool"
@@ -204,7 +204,7 @@ def test_a_failed_export_keeps_the_earlier_file(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("upturn.cli.pool.export", breaking)
+        patched.setattr("upturn.cli.pool.exports.export", breaking)
         assert isinstance(run("pool", "export", "--pool", filled, "--out", out).exception, OSError)
     assert out.read_text() == "earlier\n"
     assert [file.name for file in tmp_path.glob("out*")] == ["out.jsonl"]

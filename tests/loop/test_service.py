@@ -11,7 +11,7 @@ import pytest
 from upturn.arbiter import RoutingOutcome, make_policy
 from upturn.environments.environment import verify
 from upturn.errors import RoutingError
-from upturn.pool.coverage import Share, coverage
+from upturn.pool.quality import Share, coverage
 from upturn.records import Evaluation, Task, Trajectory
 
 

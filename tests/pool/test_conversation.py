@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from upturn.pool.formats.conversation import parse_turns
+from upturn.pool.ingestion.formats.conversation import parse_turns
 from upturn.records import Action, Observation, Turn
 
 

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from upturn.pool import ALL_TENANTS, Pool, PoolSink
-from upturn.pool.coverage import IMPORTED, Share, coverage
+from upturn.pool.quality import IMPORTED, Share, coverage
 from upturn.records import AgentVersion, Alternative, Decision, Evaluation, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]

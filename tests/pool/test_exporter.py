@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from upturn.pool import Pool, Selection
-from upturn.pool.exporter import anonymise, export
+from upturn.pool.exports import anonymise, export
 from upturn.records import Evaluation, Feedback, Task, Trajectory, from_json
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]

@@ -12,8 +12,8 @@ import pytest
 
 from upturn.errors import ConfigError, IngestError, StoreError, UnknownNameError
 from upturn.pool import Pool
-from upturn.pool.formats import chat
-from upturn.pool.importer import IngestOptions, ingest
+from upturn.pool.ingestion import IngestOptions, ingest
+from upturn.pool.ingestion.formats import chat
 from upturn.pool.quality import inspect
 from upturn.pool.statistics import counts
 from upturn.records import Action, Evaluation, Observation, Turn

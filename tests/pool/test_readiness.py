@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from upturn.config import ReadinessConfig
 from upturn.pool import Pool, Selection
-from upturn.pool.readiness import check, readiness, survey
+from upturn.pool.quality import check, readiness, survey
 from upturn.records import Alternative, Decision, Evaluation, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]

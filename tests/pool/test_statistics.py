@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from upturn.pool import Pool, Selection
-from upturn.pool.importer import IngestOptions, ingest
+from upturn.pool.ingestion import IngestOptions, ingest
 from upturn.pool.statistics import AgentStatistics, FamilyStatistics, statistics
 from upturn.records import Evaluation, EvaluationVerdict, Task, Trajectory
 

@@ -37,7 +37,7 @@ UPTURN: dict[str, Target] = {
     "loop": Target("upturn.cli.loop:loop_app", "Run the loop on your own tasks and agents."),
     "model": Target("upturn.cli.model:model_app", "Show and rebuild the models that ship with Upturn."),
     "ingest": Target("upturn.cli.ingest:ingest", "Import recorded trajectories or feedback into a pool."),
-    "pool": Target("upturn.cli.pool:pool_app", "Inspect, check and export the trajectories in a pool."),
+    "pool": Target("upturn.cli.pool.commands:pool_app", "Inspect, check and export the trajectories in a pool."),
     "route": Target(
         "upturn.cli.route:route_app",
         "Replay recordings, evaluate new policies, freeze the router, explain decisions.",

@@ -5,17 +5,15 @@ statistics, coverage, snapshots, privacy findings and a check for changed record
 Start with ``store``, then ``reader`` and ``selection``.
 """
 
+from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
-from upturn.pool.chain import ledger_problems
-from upturn.pool.coverage import IMPORTED, Coverage, coverage
 from upturn.pool.database import POOL_ENDINGS, integrity_problems
-from upturn.pool.exporter import export
+from upturn.pool.exports import export
 from upturn.pool.feedback import ingest_feedback
-from upturn.pool.importer import IngestOptions, check_source, ingest
+from upturn.pool.ingestion import IngestOptions, check_source, ingest
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
-from upturn.pool.quality import inspect, missing_reward
+from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
-from upturn.pool.readiness import readiness
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of

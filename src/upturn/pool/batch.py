@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
-from upturn.pool.chain import extend_chain
+from upturn.pool.audit import extend_chain
 from upturn.pool.database import data_version, insert_new
 from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row, row_of
 from upturn.records import Evaluation, Trajectory, from_fields

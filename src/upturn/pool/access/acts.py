@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, func, insert, select
 
-from upturn.pool.chain import extend_chain
+from upturn.pool.audit import extend_chain
 from upturn.pool.database import operator_transaction
 from upturn.pool.row import Values
 from upturn.pool.schema import admin_acts as table

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.loop.trainers.traffic.traffic_pool import NANO, episode, rating, store
-from upturn.cli.pool import pool_app
+from upturn.cli.pool.commands import pool_app
 from upturn.environments import draw_tasks, resolve_kit
 from upturn.errors import StoreError
 from upturn.loop.progress import NoProgress

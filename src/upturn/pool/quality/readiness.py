@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from upturn.config import ReadinessConfig
 from upturn.pool import schema
 from upturn.pool.privacy import has_findings
-from upturn.pool.quality import inspect
+from upturn.pool.quality.inspection import inspect
 from upturn.pool.reader import Experience, PoolReader
 from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope
 from upturn.records import Evaluation, EvaluationVerdict, Result

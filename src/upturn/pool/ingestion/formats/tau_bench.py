@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from upturn.errors import IngestError
-from upturn.pool.formats.conversation import (
+from upturn.pool.ingestion.formats.conversation import (
     Conversation,
     Defaults,
     Line,

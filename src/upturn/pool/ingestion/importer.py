@@ -18,8 +18,8 @@ from sqlalchemy import select
 from upturn.errors import ConfigError, IngestError, RecordError, UnknownNameError
 from upturn.pool import schema
 from upturn.pool.batch import Imported, Quarantined, store_page
-from upturn.pool.coverage import IMPORTED
-from upturn.pool.formats import NAME_RULE, READERS, Conversation, Defaults, Line, LineError, is_name
+from upturn.pool.ingestion.formats import NAME_RULE, READERS, Conversation, Defaults, Line, LineError, is_name
+from upturn.pool.quality import IMPORTED
 from upturn.pool.row import digest
 from upturn.pool.store import Pool
 from upturn.records import Evaluation, Task, Trajectory, fields_json, from_fields

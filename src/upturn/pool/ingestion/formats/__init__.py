@@ -7,9 +7,17 @@ records. Start with ``conversation``, which all readers share.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from upturn.pool.formats.chat import read_chat, text_lines
-from upturn.pool.formats.conversation import NAME_RULE, Conversation, Defaults, Line, LineError, Lines, is_name
-from upturn.pool.formats.tau_bench import read_tau_bench
+from upturn.pool.ingestion.formats.chat import read_chat, text_lines
+from upturn.pool.ingestion.formats.conversation import (
+    NAME_RULE,
+    Conversation,
+    Defaults,
+    Line,
+    LineError,
+    Lines,
+    is_name,
+)
+from upturn.pool.ingestion.formats.tau_bench import read_tau_bench
 
 READERS: Mapping[str, Callable[[Path, Defaults], Lines]] = {"tau-bench": read_tau_bench, "chat": read_chat}
 """A reader yields every line or row of a file, parsed or with the reason why it is unusable."""

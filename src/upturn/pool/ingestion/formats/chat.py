@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from pydantic_core import from_json
 
-from upturn.pool.formats.conversation import (
+from upturn.pool.ingestion.formats.conversation import (
     Conversation,
     Defaults,
     Line,

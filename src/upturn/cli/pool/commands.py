@@ -1,0 +1,20 @@
+"""``upturn pool``: the group."""
+
+import typer
+
+from upturn.cli.pool.episodes import seal, tasks
+from upturn.cli.pool.exports import copy, export_records
+from upturn.cli.pool.readiness import calls, ready
+from upturn.cli.pool.statistics import show, stats
+from upturn.cli.pool.validation import validate
+
+pool_app = typer.Typer()
+pool_app.command("stats")(stats)
+pool_app.command("ready")(ready)
+pool_app.command("calls")(calls)
+pool_app.command("copy")(copy)
+pool_app.command("seal")(seal)
+pool_app.command("tasks")(tasks)
+pool_app.command("validate")(validate)
+pool_app.command("show")(show)
+pool_app.command("export")(export_records)

@@ -1,0 +1,54 @@
+"""The file that a command writes, complete or not at all."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TextIO
+
+import typer
+
+from upturn.pool import (
+    POOL_ENDINGS,
+)
+
+
+@contextmanager
+def open_output(path: Path | None, pool: Path) -> Iterator[TextIO]:
+    """The file to write to, which appears when the block ends without error; None = standard output.
+
+    Raises BadParameter for a file that cannot be written, or that belongs to the pool.
+    """
+    if path is None:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # of records, for any terminal
+        yield sys.stdout
+        return
+    path = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts circular links
+    pool_files = {
+        file.with_name(file.name + ending)
+        for file in (pool.absolute(), Path(os.path.realpath(pool)))
+        for ending in ("", *POOL_ENDINGS)
+    }
+    if path in pool_files:
+        raise typer.BadParameter(f"--out {str(path)!r} belongs to the pool and would destroy it; name another file")
+    # An existing file stays until the new one is complete; devices and pipes are written directly.
+    is_replaced = not path.exists() or path.is_file()
+    target = path.with_name(f"{path.name}.{os.getpid()}.part") if is_replaced else path
+    try:
+        file = target.open("w", encoding="utf-8")
+    except OSError as exc:
+        raise typer.BadParameter(f"--out {str(path)!r} cannot be written: {exc.strerror}") from exc
+    try:
+        with file:
+            yield file
+        if is_replaced:
+            target.replace(path)
+    except OSError as exc:
+        exc.filename = exc.filename or str(path)  # missing for a full disk
+        raise
+    finally:
+        if is_replaced:
+            target.unlink(missing_ok=True)
