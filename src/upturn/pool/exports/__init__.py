@@ -6,5 +6,25 @@ personal data (``upturn.pool.privacy``). Start with ``exporter``.
 
 from upturn.pool.exports.choice import Choice
 from upturn.pool.exports.exporter import PoolExport, anonymise
+from upturn.pool.exports.form import (
+    END_KIND,
+    EXPORTED,
+    FORM_VERSION,
+    HEADER_KIND,
+    ExportEnd,
+    ExportHeader,
+    LineDigest,
+)
 
-__all__ = ["Choice", "PoolExport", "anonymise"]
+__all__ = [
+    "END_KIND",
+    "EXPORTED",
+    "FORM_VERSION",
+    "HEADER_KIND",
+    "Choice",
+    "ExportEnd",
+    "ExportHeader",
+    "LineDigest",
+    "PoolExport",
+    "anonymise",
+]

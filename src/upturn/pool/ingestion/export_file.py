@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from upturn.errors import IngestError, RecordError
 from upturn.pool.batch import Quarantined
-from upturn.pool.exports.form import (
+from upturn.pool.exports import (
     END_KIND,
     EXPORTED,
     FORM_VERSION,
