@@ -152,9 +152,10 @@ class ReadyRow(NamedTuple):
     """What a trajectory's ``tokens`` refer to."""
 
 
-def ready_row(record: PoolRecord) -> ReadyRow:
-    """Returns the record's row, without sequence and recorded_at, and without a tenant that it inherits.
+def ready_row(record: PoolRecord, *, recorded_at: float | None = None) -> ReadyRow:
+    """Returns the record's row, without sequence, and without a tenant that it inherits.
 
+    ``recorded_at``: when another pool stored it; None = it is new, and gets the time when it is stored.
     Raises RecordError for integers that a column cannot hold, and for values that cannot be read back. The latter
     is tested by reading the row, since an unreadable record would break every read of the pool.
     """
@@ -171,6 +172,8 @@ def ready_row(record: PoolRecord) -> ReadyRow:
             raise RecordError(
                 f"{name} of {record.id!r} must be at most {_LARGEST_INTEGER}, got one of {value.bit_length()} bits"
             )
+    if recorded_at is not None:
+        columns["recorded_at"] = recorded_at
     return ReadyRow(kind.table, columns | values, blobs)
 
 
