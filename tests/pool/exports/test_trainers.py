@@ -37,8 +37,8 @@ TEMPLATE = """{%- if tools %}<|im_start|>tools
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """Two tasks with calls of different arguments, each done well and badly."""
     with Pool.open(tmp_path_factory.mktemp("pool") / "pool.db") as opened:
-        arguments: dict[str, JsonValue]
-        for number, arguments in enumerate(({"id": 3}, {"id": 4, "to": "work"})):
+        used: list[dict[str, JsonValue]] = [{"id": 3}, {"id": 4, "to": "work"}]
+        for number, arguments in enumerate(used):
             task = Task(f"t{number}", f"Move {number}.", "mail", "desk")
             opened.append(task)
             for is_good in (True, False):
