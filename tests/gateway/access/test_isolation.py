@@ -121,6 +121,6 @@ def test_selections_have_nothing_of_other_tenants(pool: Pool) -> None:
 
 def test_keys_of_other_tenants_are_not_listed(pool: Pool) -> None:
     made = make_key()
-    with KeyStore(pool.path) as store:
+    with KeyStore(pool.location) as store:
         store.add(ApiKey(made.id, made.digest, "acme", "web", ("admin",), 1.0), who="ana")
         assert store.keys(tenant="other") == store.keys(tenant="nobody") == []
