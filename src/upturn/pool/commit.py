@@ -122,7 +122,7 @@ class GroupCommitter:
                     self._run(connection, [work for work in group if not work.future.done()], attempt)
                 break
             except Exception as exc:  # noqa: BLE001  boundary: nothing is known to be committed
-                if not self._backend.is_lost(driver):
+                if not self._backend.driver.is_lost(driver):
                     _fail(group, exc)
                     return
                 self._disconnect()

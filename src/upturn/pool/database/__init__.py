@@ -16,7 +16,8 @@ from upturn.pool.database.backend import (
 from upturn.pool.database.location import Location, PoolUrl, location_of
 from upturn.pool.database.operator import integrity_problems, operator_transaction
 from upturn.pool.database.revision import bring_to_head, check_head, is_at_head
-from upturn.pool.database.sqlite import POOL_ENDINGS, sqlite_error
+from upturn.pool.database.sqlite import POOL_ENDINGS
+from upturn.pool.database.sqlite_driver import sqlite_error
 from upturn.pool.database.statement import (
     Savepoint,
     Statement,

@@ -1,12 +1,12 @@
 """What the pool needs of a database, and which one a location names."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Dialect, Engine, ExceptionContext, Table, create_engine, event
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
 
 from upturn.errors import StoreError
+from upturn.pool.database.driver import Driver, unusable_pool
 from upturn.pool.database.location import Location, location_of
 
 _OPTION = "upturn_backend"
@@ -16,8 +16,8 @@ class Backend(Protocol):
     """One database of a pool. Engines raise StoreError with its name and advice if it cannot be used."""
 
     @property
-    def dialect(self) -> Dialect:
-        """For the statements that are compiled once."""
+    def driver(self) -> Driver:
+        """Its driver."""
         ...
 
     @property
@@ -46,36 +46,8 @@ class Backend(Protocol):
         """Returns an engine with any number of read-only connections; a transaction sees one state of all."""
         ...
 
-    def insert(self, table: Table) -> Any:  # Any: each dialect has its own class
-        """Returns an INSERT that ignores rows whose primary key is stored."""
-        ...
-
-    def is_bug(self, error: BaseException) -> bool:
-        """Returns False for the driver's errors about the database; its other errors are bugs of ours."""
-        ...
-
-    def is_refusal(self, error: BaseException) -> bool:
-        """Returns True for an error about the values of a statement, such as a primary key that is stored."""
-        ...
-
-    def advice(self, error: BaseException) -> str:
-        """Returns what to do about an error of the database."""
-        ...
-
     def data_version(self, connection: Connection) -> object:
         """Returns a value that changes when another connection has changed the database; None = not known."""
-        ...
-
-    def execute(self, driver: Any, statement: str, rows: Sequence[Any]) -> Any:  # Any: the driver's types
-        """Returns the driver's cursor after running a compiled statement for all rows."""
-        ...
-
-    def can_undo(self, driver: Any) -> bool:
-        """Returns whether the driver's connection still has the transaction that a savepoint belongs to."""
-        ...
-
-    def is_lost(self, driver: Any) -> bool:
-        """Returns whether the driver's connection is broken, so that another one may work; None = none was made."""
         ...
 
     def transaction_id(self, connection: Connection) -> str:
@@ -133,7 +105,7 @@ def make_engine(backend: Backend, url: Any, **options: Any) -> Engine:  # Any: a
 
     def on_error(context: ExceptionContext) -> None:
         error = context.original_exception
-        if not backend.is_bug(error) and not context.is_pre_ping:  # a ping that fails makes a new connection
+        if not backend.driver.is_bug(error) and not context.is_pre_ping:  # a ping that fails makes a new connection
             raise unusable(backend, error) from error
 
     event.listen(engine, "handle_error", on_error)
@@ -142,12 +114,7 @@ def make_engine(backend: Backend, url: Any, **options: Any) -> Engine:  # Any: a
 
 def unusable(backend: Backend, error: BaseException) -> StoreError:
     """Returns the error for a database that the driver cannot use."""
-    return unusable_pool(str(backend.location), error, backend.advice(error))
-
-
-def unusable_pool(name: str, error: BaseException, advice: str) -> StoreError:
-    """Returns the error for a database of this name that cannot be used."""
-    return StoreError(f"{name!r} cannot be used as a pool: {' '.join(str(error).split())}; {advice}")
+    return unusable_pool(str(backend.location), error, backend.driver.advice(error))
 
 
 def driver_of(connection: Connection) -> Any:  # Any: SQLAlchemy's protocol has no ``execute``

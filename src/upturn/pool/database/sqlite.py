@@ -7,19 +7,17 @@ makes the flush cheap, see docs/pool.md). SQLAlchemy sends BEGIN itself, which s
 
 import os
 import sqlite3
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, Table, event, text
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import URL, Connection, Engine, event, text
 from sqlalchemy.pool import QueuePool
 
 from upturn.errors import StoreError
-from upturn.pool.database.backend import driver_of, make_engine, unusable_pool
+from upturn.pool.database.backend import driver_of, make_engine
+from upturn.pool.database.sqlite_driver import SqliteDriver
 
 POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal", "-calls", "-calls-wal", "-calls-shm")
 """Endings of the files next to a pool that belong to it."""
@@ -31,20 +29,11 @@ _OPERATOR_TIMEOUT_SECONDS = 30.0
 """How long an operator's write waits for the writer's transactions, which take milliseconds each."""
 _OPERATOR_PAUSE_SECONDS = 0.0005
 
-_ADVICE = {
-    "SQLITE_FULL": "free some space on its disk and try again; acknowledged records are safe",
-    "SQLITE_IOERR": "check that its disk works and has space, then try again; acknowledged records are safe",
-    "SQLITE_CORRUPT": "restore a copy of it, or choose another path",
-    "SQLITE_CANTOPEN": "make it and its folder readable and writable, or choose another path",
-    "SQLITE_READONLY": "make it and its folder writable, or copy both to a writable folder",
-}
-"""By the prefix of SQLite's error name; for other errors: choose another path."""
-
 
 class SqliteBackend:
     """A pool's file."""
 
-    dialect = sqlite.dialect()
+    driver = SqliteDriver()
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -127,38 +116,10 @@ class SqliteBackend:
             event.listen(engine, "begin", on_begin)
         return engine
 
-    def insert(self, table: Table) -> Any:
-        """Returns an INSERT that ignores rows whose primary key is stored."""
-        return sqlite.insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key))
-
-    def is_bug(self, error: BaseException) -> bool:
-        """Returns False for errors about the file; the driver's other errors are bugs of ours."""
-        return is_bug(error)
-
-    def is_refusal(self, error: BaseException) -> bool:
-        """Returns True for a broken constraint."""
-        return isinstance(error, sqlite3.IntegrityError)
-
-    def advice(self, error: BaseException) -> str:
-        """Returns what to do about an error of the file."""
-        return advice(error)
-
     def data_version(self, connection: Connection) -> tuple[int, int]:
         """Returns a value that changes when another connection has changed the file."""
         driver = driver_of(connection)
         return id(driver), int(driver.execute("PRAGMA data_version").fetchone()[0])
-
-    def execute(self, driver: Any, statement: str, rows: Sequence[Any]) -> Any:
-        """Returns the cursor after running the statement for all rows."""
-        return driver.execute(statement, rows[0]) if len(rows) == 1 else driver.executemany(statement, rows)
-
-    def can_undo(self, driver: Any) -> bool:
-        """Returns False if SQLite aborted the transaction."""
-        return bool(driver.in_transaction)
-
-    def is_lost(self, driver: Any) -> bool:  # noqa: ARG002  a file has no connection to lose
-        """Returns False."""
-        return False
 
     def transaction_id(self, connection: Connection) -> str:  # noqa: ARG002
         """Returns an empty text: a commit in this process fails or not."""
@@ -182,19 +143,3 @@ class SqliteBackend:
         with engine.connect() as connection:
             problems = [str(line) for line in connection.execute(text("PRAGMA integrity_check")).scalars()]
         return [] if problems == ["ok"] else problems
-
-
-def is_bug(error: BaseException) -> bool:
-    """Returns False for errors about the database file; the driver's other errors are bugs of ours."""
-    return type(error) not in (sqlite3.OperationalError, sqlite3.DatabaseError)
-
-
-def sqlite_error(name: str, error: sqlite3.Error) -> StoreError | None:
-    """Returns the error for a file of this name; None = it is a bug of ours, and not about the file."""
-    return None if is_bug(error) else unusable_pool(name, error, advice(error))
-
-
-def advice(error: Any) -> str:  # Any: the name is set by SQLite alone
-    """Returns what to do about an error of a database file."""
-    name = getattr(error, "sqlite_errorname", "")
-    return next((text for start, text in _ADVICE.items() if name.startswith(start)), "choose another path")

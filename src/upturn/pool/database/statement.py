@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Executable, Table, bindparam, func, select, u
 
 from upturn.errors import StoreError
 from upturn.pool.database.backend import Backend, backend_in, driver_of, unusable
+from upturn.pool.database.driver import Driver
 from upturn.pool.schema import LEDGER, call_contents, chains, history
 
 
@@ -27,8 +28,8 @@ class _Compiled(NamedTuple):
 class Statement:
     """A statement that runs on the driver's connection."""
 
-    build: Callable[[Backend], Executable]
-    """Returns it for a backend, from the tables."""
+    build: Callable[[Driver], Executable]
+    """Returns it for a driver, from the tables."""
 
     def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Any:  # Any: the driver's cursor
         """Returns the cursor after running the statement for each of the rows; raises StoreError.
@@ -43,11 +44,11 @@ class Statement:
         else:
             values = [{name: row[name] for name in names} for row in rows]
         try:
-            return backend.execute(driver_of(connection), text, values)
+            return backend.driver.execute(driver_of(connection), text, values)
         except Exception as exc:
-            if backend.is_refusal(exc):
+            if backend.driver.is_refusal(exc):
                 raise rejected(exc) from exc
-            if backend.is_bug(exc):
+            if backend.driver.is_bug(exc):
                 raise
             raise unusable(backend, exc) from exc
 
@@ -56,10 +57,10 @@ _KNOWN: dict[tuple[Statement, str], _Compiled] = {}
 
 
 def _compiled(statement: Statement, backend: Backend) -> _Compiled:
-    key = (statement, backend.dialect.name)
+    key = (statement, backend.driver.dialect.name)
     if (known := _KNOWN.get(key)) is None:
-        clause: Any = statement.build(backend)  # Any: Executable does not declare ``compile``
-        compiled = clause.compile(dialect=backend.dialect)
+        clause: Any = statement.build(backend.driver)  # Any: Executable does not declare ``compile``
+        compiled = clause.compile(dialect=backend.driver.dialect)
         by_position = compiled.positiontup
         names = tuple(compiled.bind_names.values()) if by_position is None else tuple(by_position)
         known = _KNOWN[key] = _Compiled(str(compiled), names, by_position is not None)
@@ -74,7 +75,7 @@ def rejected(reason: object) -> StoreError:
 @cache
 def insert_new(table: Table) -> Statement:
     """Inserts rows; one whose id is stored already changes nothing. The cursor's ``rowcount`` is of new rows."""
-    return Statement(lambda backend: backend.insert(table))
+    return Statement(lambda driver: driver.insert(table))
 
 
 @cache
@@ -107,7 +108,7 @@ class Savepoint:
     Its statements bypass SQLAlchemy, with which they take ten times as long."""
 
     def __init__(self, connection: Connection) -> None:
-        self._backend = backend_in(connection)
+        self._connection = connection
         self._driver = driver_of(connection)
         self._driver.execute("SAVEPOINT part")
 
@@ -117,7 +118,7 @@ class Savepoint:
 
     def undo(self) -> bool:
         """Undoes it; returns False if the database aborted the transaction, so that all of its writes are lost."""
-        if not self._backend.can_undo(self._driver):
+        if not backend_in(self._connection).driver.can_undo(self._driver):
             return False
         self._driver.execute("ROLLBACK TO SAVEPOINT part")
         self._driver.execute("RELEASE SAVEPOINT part")
