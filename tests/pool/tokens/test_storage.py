@@ -10,8 +10,8 @@ from sqlalchemy import event, text
 
 from tests.pool.migration import downgrade
 from upturn.errors import StoreError
-from upturn.pool import ALL_TENANTS, Pool, ledger_problems
-from upturn.pool.database import writing_engine
+from upturn.pool import ALL_TENANTS, Location, Pool, ledger_problems
+from upturn.pool.database import backend_of
 from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
 
 Point = tuple[Task, Trajectory, Evaluation]
@@ -115,26 +115,24 @@ def test_changed_tokens_are_named(tmp_path: Path, make_point: MakePoint, stateme
         assert len(list(damaged.trajectories(tenant="default", has_tokens=False))) == 1
 
 
-def test_upgrade_and_downgrade_keep_every_row(tmp_path: Path, make_point: MakePoint) -> None:
+def test_upgrade_and_downgrade_keep_every_row(location: Location, make_point: MakePoint) -> None:
     """With rows as JSON in between; more rows than are converted at once."""
-    path = tmp_path / "pool.db"
     points = [point(make_point, f"{number:03d}") for number in range(120)]
     points += [point(make_point, "z", task="u", tenant="other"), make_point("rendered", task="t")]
     points[-1] = (points[-1][0], replace(points[-1][1], rows=()), points[-1][2])
-    with Pool.open(path) as pool:
+    with Pool.open(location) as pool:
         for one in points:
             pool.append(*one)
-        before = list(pool.trajectories(tenant=ALL_TENANTS))
-    stored = blobs(path)
-    engine = writing_engine(path)
+        before, stored = list(pool.trajectories(tenant=ALL_TENANTS)), blobs(pool)
+    engine = backend_of(location).schema_engine()
     downgrade(engine, "0006")
     with engine.connect() as connection:
         texts = connection.execute(text("SELECT rows FROM trajectories ORDER BY sequence")).scalars().all()
     engine.dispose()
     assert texts[-1] == "[]"
     assert texts[0].startswith('[{"token_ids":[0,7,14,')
-    with Pool.open(path) as pool:
+    with Pool.open(location) as pool:
         assert list(pool.trajectories(tenant=ALL_TENANTS)) == before
         assert list(ledger_problems(pool.engine)) == []
         assert pool.append(*points[5]) == 0, "it equals the stored one"
-    assert blobs(path) == stored
+        assert blobs(pool) == stored
