@@ -40,7 +40,7 @@ class Written(NamedTuple):
     details: dict[str, object]
 
 
-def write_records(export: PoolExport, out: Path | None, pool: Path) -> Written:
+def write_records(export: PoolExport, out: Path | None, pool: str) -> Written:
     """Writes the file of records."""
     with open_output(out, pool) as target, progress("records", export.total) as ticker:
         target.writelines(export.lines(ticker.advance))
@@ -52,7 +52,7 @@ def write_records(export: PoolExport, out: Path | None, pool: Path) -> Written:
     )
 
 
-def write_rows(export: TrainingExport, out: Path | None, pool: Path) -> Written:
+def write_rows(export: TrainingExport, out: Path | None, pool: str) -> Written:
     """Writes the file of rows for a trainer."""
     if out is None:
         export.write(sys.stdout.buffer, ".jsonl")

@@ -37,7 +37,7 @@ def open_output(path: Path | None, pool: str) -> Iterator[TextIO]:
 
 
 @contextmanager
-def open_bytes(path: Path, pool: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: Path, pool: str) -> Iterator[BinaryIO]:
     """The file to write bytes to, as ``open_output``."""
     path = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts circular links
     if path in _pool_files(location_of(pool)):
