@@ -10,7 +10,7 @@ from upturn.pool.batch import RolloutKey
 from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exports import export
 from upturn.pool.feedback import ingest_feedback
-from upturn.pool.ingestion import IngestOptions, check_source, ingest
+from upturn.pool.ingestion import IngestOptions, check_source, drop_quarantined, ingest, quarantined_lines
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
@@ -45,6 +45,7 @@ __all__ = [
     "coverage",
     "current_state",
     "deployment_pairs",
+    "drop_quarantined",
     "experiences_in",
     "export",
     "find_snapshot",
@@ -54,6 +55,7 @@ __all__ = [
     "integrity_problems",
     "ledger_problems",
     "missing_reward",
+    "quarantined_lines",
     "readiness",
     "ready_row",
     "statistics",
