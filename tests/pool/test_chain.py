@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from tests.pool.migration import downgrade
 from upturn.errors import StoreConflictError
 from upturn.pool import Pool, RolloutKey, ledger_problems
 from upturn.pool.database import writing_engine
@@ -153,6 +154,9 @@ def test_a_release_set_back_to_an_earlier_state_is_named(path: Path) -> None:
 
 def test_an_older_pool_gets_its_chains_when_it_is_upgraded(path: Path) -> None:
     """The chains of the migration equal those of the writer, and later rows continue them."""
+    engine = writing_engine(path)
+    downgrade(engine, "0006")
+    engine.dispose()
     with sqlite3.connect(path) as raw:
         before = raw.execute("SELECT * FROM chains ORDER BY kind").fetchall()
         later = ("calls", "call_contents", "submissions", "api_keys", "admin_acts", "router_states", "agent_limits")

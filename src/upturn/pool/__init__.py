@@ -8,9 +8,17 @@ Start with ``store``, then ``reader`` and ``selection``.
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
 from upturn.pool.database import POOL_ENDINGS, integrity_problems
-from upturn.pool.exports import export
+from upturn.pool.exports import Choice, PoolExport
 from upturn.pool.feedback import ingest_feedback
-from upturn.pool.ingestion import IngestOptions, check_source, drop_quarantined, ingest, quarantined_lines
+from upturn.pool.ingestion import (
+    ExportFile,
+    IngestOptions,
+    check_source,
+    drop_quarantined,
+    import_export,
+    ingest,
+    quarantined_lines,
+)
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
@@ -25,10 +33,13 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "Choice",
     "Coverage",
     "Experience",
+    "ExportFile",
     "IngestOptions",
     "Pool",
+    "PoolExport",
     "PoolReader",
     "PoolRecord",
     "PoolSink",
@@ -47,8 +58,8 @@ __all__ = [
     "deployment_pairs",
     "drop_quarantined",
     "experiences_in",
-    "export",
     "find_snapshot",
+    "import_export",
     "ingest",
     "ingest_feedback",
     "inspect",

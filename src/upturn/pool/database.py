@@ -320,6 +320,12 @@ def insert_new(table: Table) -> Statement:
 
 
 @cache
+def column_by_id(table: Table, column: str) -> Statement:
+    """Reads one column of the row with the given ``id``."""
+    return _compiled(select(table.c[column]).where(table.c.id == bindparam("id")))
+
+
+@cache
 def chain_head() -> Statement:
     """Reads ``row_count`` and ``head`` of the chain ``kind``."""
     columns = (chains.c.row_count, chains.c.head)

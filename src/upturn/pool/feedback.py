@@ -23,7 +23,6 @@ from upturn.errors import IngestError, RecordError
 from upturn.pool.batch import store_page
 from upturn.pool.imported import Quarantined
 from upturn.pool.ingestion.formats import LineError, text_lines
-from upturn.pool.ingestion.recording import open_recording
 from upturn.pool.preference import CORRECTION
 from upturn.pool.row import digest
 from upturn.pool.store import Pool
@@ -78,14 +77,13 @@ def ingest_feedback(pool: Pool, path: Path, *, tenant: str = "default") -> Feedb
 
 def _parse_lines(path: Path, tenant: str, tasks: Mapping[str, str]) -> Iterator[tuple[int, Feedback] | Quarantined]:
     """Yields (line, feedback) or the bad line; ``tasks`` has the task ids of the tenant's trajectories."""
-    with open_recording(path) as file:
-        for number, text in text_lines(file):
-            try:
-                if isinstance(text, LineError):
-                    raise text
-                yield number, _feedback(text, tenant, tasks)
-            except (LineError, RecordError) as exc:
-                yield Quarantined(number, str(exc))
+    for number, text in text_lines(path):
+        try:
+            if isinstance(text, LineError):
+                raise text
+            yield number, _feedback(text, tenant, tasks)
+        except (LineError, RecordError) as exc:
+            yield Quarantined(number, str(exc))
 
 
 def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from upturn.pool.ingestion.formats import json_text
 from upturn.pool.ingestion.formats.conversation import LineError
-from upturn.pool.ingestion.formats.json_text import array_items, text_lines
+from upturn.pool.ingestion.formats.json_text import array_items, stream_lines
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -82,5 +82,5 @@ def test_gigantic_items_and_lines_are_errors_and_the_rest_is_read(monkeypatch: p
         "the item is longer than 300 byte",
         "b'\"b\"'",
     ]
-    lines = text_lines(io.BytesIO(b"1\n" + b"x" * 1000 + b"\n\n2\n"))
+    lines = stream_lines(io.BytesIO(b"1\n" + b"x" * 1000 + b"\n\n2\n"))
     assert [(line.number, str(line.text)[:8]) for line in lines] == [(1, "b'1'"), (2, "the line"), (4, "b'2'")]

@@ -6,7 +6,9 @@ sequence number and its time. So a deleted row is noticed like a changed one. No
 imports and quarantine, and an author of changes who computes the digests and chains anew, since neither is signed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, Table, func, select
@@ -15,6 +17,7 @@ from upturn.errors import RecordError
 from upturn.pool import schema
 from upturn.pool.database import chain_head, insert_new, move_chain
 from upturn.pool.row import KINDS, Values, digest, trajectory_of
+from upturn.pool.tokens import blob_digest, load_blobs, rows_json
 from upturn.records import Trajectory, from_fields
 
 _CLASSES: Mapping[Table, type[Any]] = {kind.table: cls for cls, kind in KINDS.items()}
@@ -44,6 +47,7 @@ def ledger_problems(engine: Engine) -> Iterator[str]:
     with engine.connect() as connection:
         for table in schema.LEDGER:
             yield from _row_problems(connection, table)
+        yield from _blob_problems(connection)
         for table in schema.STATES:
             yield from _state_problems(connection, table, schema.history)
         yield from _state_problems(connection, schema.api_keys, schema.admin_acts)
@@ -80,21 +84,37 @@ def _rows(connection: Connection, table: Table) -> Iterator[Row[Any]]:
 
 
 def _row_problems(connection: Connection, table: Table) -> Iterator[str]:
-    for row in _rows(connection, table):
-        if problem := _row_problem(table, row):
+    for row, hashed in _hashed_texts(connection, table):
+        if problem := _row_problem(table, row, hashed):
             yield f"{table.name} {row.id!r} was changed after it was stored: {problem}"
 
 
-def _row_problem(table: Table, row: Any) -> str:
-    if table is schema.trajectories:
-        hashed = digest(row.turns, row.rows, row.fields, f"{row.prompt_tokens} {row.written_tokens}")
-    else:
-        hashed = digest(row.fields)
-    if hashed != row.digest:
-        return "its content does not match its digest"
+def _hashed_texts(connection: Connection, table: Table) -> Iterator[tuple[Any, Callable[[], list[str]]]]:
+    """Yields all rows of a table, with a function that returns what the row's digest covers."""
+    if table is not schema.trajectories:
+        yield from ((row, partial(_own_text, row)) for row in _rows(connection, table))
+        return
+    rows = _rows(connection, table)
+    while page := list(islice(rows, _ROWS_AT_ONCE)):
+        blobs = load_blobs(connection, ((row.tenant, row.tokens) for row in page))
+        yield from ((row, partial(_trajectory_texts, row, blobs[row.tenant])) for row in page)
+
+
+def _own_text(row: Any) -> list[str]:
+    return [row.fields]
+
+
+def _trajectory_texts(row: Any, blobs: Mapping[bytes, bytes]) -> list[str]:
+    rows = "[]" if row.tokens is None else rows_json(row.tokens, blobs)
+    return [row.turns, rows, row.fields, f"{row.prompt_tokens} {row.written_tokens}"]
+
+
+def _row_problem(table: Table, row: Any, hashed: Callable[[], list[str]]) -> str:
     cls = _CLASSES[table]
     try:
-        record = trajectory_of(row, has_tokens=False) if cls is Trajectory else from_fields(cls, row.fields)
+        if digest(*hashed()) != row.digest:
+            return "its content does not match its digest"
+        record = trajectory_of(row) if cls is Trajectory else from_fields(cls, row.fields)
     except RecordError as exc:
         return str(exc)
     if record.id != row.id:
@@ -103,6 +123,13 @@ def _row_problem(table: Table, row: Any) -> str:
         if getattr(row, name) != value:
             return f"its column {name} is {getattr(row, name)!r}, its record says {value!r}"
     return ""
+
+
+def _blob_problems(connection: Connection) -> Iterator[str]:
+    query = select(schema.token_blobs).execution_options(yield_per=_ROWS_AT_ONCE)
+    for row in connection.execute(query):
+        if blob_digest(row.data) != row.digest:
+            yield f"token_blobs {row.digest.hex()!r} of tenant {row.tenant!r} was changed after it was stored"
 
 
 def _state_problems(connection: Connection, table: Table, states: Table) -> Iterator[str]:

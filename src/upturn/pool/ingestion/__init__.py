@@ -1,9 +1,21 @@
 """Import of recordings from elsewhere; ``formats`` has one reader for each format.
 
-Not here: feedback files (``upturn.pool.feedback``). Start with ``importer``.
+``exported`` reads back what ``pool.exports`` wrote. Not here: feedback files (``upturn.pool.feedback``). Start with
+``importer``.
 """
 
+from upturn.pool.ingestion.export_file import ExportFile
+from upturn.pool.ingestion.exported import import_export
 from upturn.pool.ingestion.importer import IngestOptions, check_source, ingest
 from upturn.pool.ingestion.quarantine import QuarantinedLine, drop_quarantined, quarantined_lines
 
-__all__ = ["IngestOptions", "QuarantinedLine", "check_source", "drop_quarantined", "ingest", "quarantined_lines"]
+__all__ = [
+    "ExportFile",
+    "IngestOptions",
+    "QuarantinedLine",
+    "check_source",
+    "drop_quarantined",
+    "import_export",
+    "ingest",
+    "quarantined_lines",
+]

@@ -23,7 +23,7 @@ from upturn.pool.ingestion.formats.conversation import (
     parse_reward,
     parse_turns,
 )
-from upturn.pool.ingestion.formats.json_text import text_lines
+from upturn.pool.ingestion.formats.json_text import stream_lines
 from upturn.pool.ingestion.formats.known_keys import unknown_keys
 
 _KEYS = frozenset(
@@ -34,7 +34,7 @@ _KEYS = frozenset(
 def read_chat(open_file: OpenFile, defaults: Defaults) -> Lines:
     """Yields the lines of the file that are not blank. Raises OSError."""
     with open_file() as file:
-        for number, text in text_lines(file):
+        for number, text in stream_lines(file):
             if isinstance(text, LineError):
                 yield Line(number, text)
                 continue

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from upturn.pool.ingestion.formats.conversation import LineError
-from upturn.pool.ingestion.recording import DamagedFileError
+from upturn.pool.ingestion.recording import DamagedFileError, open_recording
 
 LONGEST_LINE = 32 * 2**20
 """Bytes; a longer line or item is quarantined without loading it into memory."""
@@ -22,7 +23,13 @@ class TextLine(NamedTuple):
     text: bytes | LineError
 
 
-def text_lines(file: BinaryIO) -> Iterator[TextLine]:
+def text_lines(path: Path) -> Iterator[TextLine]:
+    """Yields each line of the file, decompressed; see ``stream_lines``."""
+    with open_recording(path) as file:
+        yield from stream_lines(file)
+
+
+def stream_lines(file: BinaryIO) -> Iterator[TextLine]:
     """Yields each line that is not blank; a damaged file ends with an error. Raises OSError."""
     number = 0
     try:
