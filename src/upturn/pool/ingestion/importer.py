@@ -268,7 +268,7 @@ class _Import:
             final_observation=conversation.final_observation,
             outcome=conversation.outcome,
             origin="rendered",
-            final_state={"extra": conversation.extra} if conversation.extra else {},
+            final_state={"extra": dict(conversation.extra)} if conversation.extra else {},
             error=conversation.error,
         )
         return _Recorded(line, conversation, task, trajectory, digest(fields_json(trajectory)))

@@ -102,8 +102,9 @@ class _Scanner:
     """Cuts an array into its items."""
 
     def __init__(self) -> None:
-        self.rest: bytes | None = None
-        """What follows the array; None = it has not ended."""
+        self._is_over = False
+        self.rest = b""
+        """What follows the array in the last block."""
         self._item = _Item()
         self._depth = 0
         self._is_string = False
@@ -130,11 +131,15 @@ class _Scanner:
                 self._item.add(block[start : position - 1])
                 start = position
                 if token != b",":
-                    self.rest = block[position:]
+                    self._is_over, self.rest = True, block[position:]
                 yield self._item.take()
-                if self.rest is not None:
+                if self._is_over:
                     return
         self._item.add(block[start:position])
+
+    def is_over(self) -> bool:
+        """Whether the array has ended."""
+        return self._is_over
 
     def last(self) -> bytes | LineError:
         """Returns the item that the end of the file cut off; empty = it is not complete."""
@@ -152,17 +157,17 @@ class _Scanner:
 def _items(file: BinaryIO, block: bytes) -> Iterator[TextLine]:
     number, scanner, problem = 0, _Scanner(), "the array does not end"
     try:
-        while block and scanner.rest is None:
+        while block and not scanner.is_over():
             for item in scanner.scan(block):
-                if item == b"" and scanner.rest is not None and number == 0:
+                if item == b"" and scanner.is_over() and number == 0:
                     continue  # an array without items
                 number += 1
                 yield TextLine(number, item or LineError("not JSON: the array has an empty item"))
-            block = file.read(_BLOCK) if scanner.rest is None else b""
-        if scanner.rest is None and (cut := scanner.last()):
+            block = file.read(_BLOCK) if not scanner.is_over() else b""
+        if not scanner.is_over() and (cut := scanner.last()):
             number += 1
             yield TextLine(number, cut)
-        if scanner.rest is not None:
+        if scanner.is_over():
             after = (scanner.rest + file.read(_BLOCK)).strip()[:20]
             problem = f"expected the end of the file after the array, got {after!r}" if after else ""
     except DamagedFileError as exc:
