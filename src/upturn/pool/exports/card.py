@@ -138,28 +138,8 @@ def _taken(pool: PoolReader, snapshot_id: str) -> float:
 
 def write_card(card: SnapshotCard, *, licence: str = "") -> str:
     """Returns the card as Markdown; ``licence``: of the data, empty = not stated."""
-    snapshot = card.snapshot
-    others = len(snapshot.tenants) - len(card.tenants)
-    part = f", a part of a snapshot that has {others} other tenants too" if others else ""
-    span = "no trajectories" if card.recorded is None else f"{_time(card.recorded[0])} to {_time(card.recorded[1])}"
-    validity = "matches what is stored" if card.is_manifest_valid else "**does not match what is stored**"
-    clean = _share(card.clean, card.points)
     lines = [
-        f"# Snapshot {snapshot.id[:12]}",
-        "",
-        f"Trajectories: {card.points}, tasks: {_tasks(card.families)}{part}.",
-        "",
-        "| | |",
-        "|---|---|",
-        f"| tenants | {', '.join(map(_cell, card.tenants))} |",
-        f"| recorded | {span} |",
-        f"| taken | {_time(card.taken)} |",
-        f"| turns | {card.turns} |",
-        f"| written tokens | {card.written_tokens} |",
-        *(f"| {name} | {_listed(card.counts[name])} |" for name in ("environment", "origin", "split")),
-        f"| licence | {_cell(licence) or 'not stated'} |",
-        f"| trained on it | {', '.join(map(_cell, card.trained)) or 'no agent version'} |",
-        "",
+        *_overview(card, licence),
         "## Personal data",
         "",
         f"{card.private} of {card.points} trajectories have personal data or secrets that the patterns find; there "
@@ -174,12 +154,46 @@ def write_card(card: SnapshotCard, *, licence: str = "") -> str:
         "",
         "## Quality",
         "",
-        f"{card.clean} of {card.points} trajectories ({clean}) pass all gates.",
+        f"{card.clean} of {card.points} trajectories ({_share(card.clean, card.points)}) pass all gates.",
         "",
         "| gate | passed | share |",
         "|---|---:|---:|",
         *(f"| {gate} | {count} | {_share(count, card.points)} |" for gate, count in card.passed.items()),
         "",
+        *_origin(card),
+        f"Written by Upturn {__version__}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _overview(card: SnapshotCard, licence: str) -> list[str]:
+    others = len(card.snapshot.tenants) - len(card.tenants)
+    part = f", a part of a snapshot that has {others} other tenants too" if others else ""
+    span = "no trajectories" if card.recorded is None else f"{_time(card.recorded[0])} to {_time(card.recorded[1])}"
+    return [
+        f"# Snapshot {card.snapshot.id[:12]}",
+        "",
+        f"Trajectories: {card.points}, tasks: {_tasks(card.families)}{part}.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| tenants | {', '.join(map(_cell, card.tenants))} |",
+        f"| recorded | {span} |",
+        f"| taken | {_time(card.taken)} |",
+        f"| turns | {card.turns} |",
+        f"| written tokens | {card.written_tokens} |",
+        *(f"| {name} | {_listed(card.counts[name])} |" for name in ("environment", "origin", "split")),
+        f"| licence | {_cell(licence) or 'not stated'} |",
+        f"| trained on it | {', '.join(map(_cell, card.trained)) or 'no agent version'} |",
+        "",
+    ]
+
+
+def _origin(card: SnapshotCard) -> list[str]:
+    snapshot = card.snapshot
+    validity = "matches what is stored" if card.is_manifest_valid else "**does not match what is stored**"
+    return [
         "## How to get it again",
         "",
         "The criteria, with which the trajectories were selected from the pool of that time:",
@@ -200,10 +214,7 @@ def write_card(card: SnapshotCard, *, licence: str = "") -> str:
         f"| `{snapshot.id}` |",
         f"| content | the records of the trajectories above | `{card.content_digest or 'none'}` |",
         "",
-        f"Written by Upturn {__version__}.",
-        "",
     ]
-    return "\n".join(lines)
 
 
 def _breakdown(title: str, name: str, rows: Mapping[str, Breakdown]) -> list[str]:
