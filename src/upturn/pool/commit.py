@@ -31,14 +31,21 @@ class _Write(NamedTuple):
 class GroupCommitter:
     """A thread that does all writing to one engine."""
 
-    def __init__(self, engine: Engine, on_begin: Callable[[Connection], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        on_begin: Callable[[Connection], object] = lambda _: None,
+        on_commit: Callable[[Connection], object] = lambda _: None,
+    ) -> None:
         """``on_begin`` is called at the start of every transaction, which then excludes other writers.
 
+        ``on_commit`` is called at its end, for what all writes of the transaction share; if it raises, all are undone.
         Raises StoreError if the database cannot be opened for writing.
         """
         engine.connect().close()  # an error in the thread would leave its callers waiting
         self._engine = engine
         self._on_begin = on_begin
+        self._on_commit = on_commit
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._gate = Lock()
         self._is_open = True
@@ -110,6 +117,7 @@ class GroupCommitter:
                         work.future.set_exception(_for_caller(exc))
                     else:
                         finished.append((work.future, result))
+                self._on_commit(connection)
         except Exception as exc:  # noqa: BLE001  boundary: nothing was committed, every caller gets the error
             for work in group:
                 if not work.future.done():

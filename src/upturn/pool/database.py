@@ -35,7 +35,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.pool import QueuePool
 
 from upturn.errors import StoreError
-from upturn.pool.schema import HEAD, chains, metadata
+from upturn.pool.schema import HEAD, audit_head, metadata
 
 POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal", "-calls", "-calls-wal", "-calls-shm")
 """Endings of the files next to a pool that belong to it."""
@@ -301,10 +301,13 @@ class Statement(NamedTuple):
 
         One row may be read from a query; more rows are for changes only.
         """
+        return self.run_values(connection, [[row[name] for name in self.names] for row in rows])
+
+    def run_values(self, connection: Connection, values: Sequence[Sequence[Any]]) -> Any:  # Any: as in ``run``
+        """As ``run``, with the values of each row in the order of ``names``; an insert has those of the columns."""
         driver = driver_of(connection)
-        values = [[row[name] for name in self.names] for row in rows]
         try:
-            return driver.execute(self.text, values[0]) if len(rows) == 1 else driver.executemany(self.text, values)
+            return driver.execute(self.text, values[0]) if len(values) == 1 else driver.executemany(self.text, values)
         except sqlite3.IntegrityError as exc:
             raise StoreError(f"the database rejected the write, nothing of it is stored: {exc}") from exc
         except sqlite3.DatabaseError as exc:
@@ -320,17 +323,16 @@ def insert_new(table: Table) -> Statement:
 
 
 @cache
-def chain_head() -> Statement:
-    """Reads ``row_count`` and ``head`` of the chain ``kind``."""
-    columns = (chains.c.row_count, chains.c.head)
-    return _compiled(select(*columns).where(chains.c.kind == bindparam("kind")))
+def log_head() -> Statement:
+    """Reads ``size`` and ``peaks`` of the audit log; no row = it is empty."""
+    return _compiled(select(audit_head.c.size, audit_head.c.peaks).where(audit_head.c.id == bindparam("id")))
 
 
 @cache
-def move_chain() -> Statement:
-    """Sets ``row_count`` and ``head`` of the chain ``kind``."""
-    new: dict[str, Any] = {"row_count": bindparam("row_count"), "head": bindparam("head")}
-    return _compiled(update(chains).where(chains.c.kind == bindparam("kind")).values(new))
+def move_log_head() -> Statement:
+    """Sets ``size`` and ``peaks`` of the audit log."""
+    new: dict[str, Any] = {"size": bindparam("size"), "peaks": bindparam("peaks")}
+    return _compiled(update(audit_head).where(audit_head.c.id == bindparam("id")).values(new))
 
 
 def _compiled(clause: Executable) -> Statement:

@@ -41,7 +41,9 @@ class _WriteAccess:
             if self._lock is not None:
                 bring_to_head(self._engine, path)
             self.writer = BatchWriter(clock)
-            self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
+            self.committer = GroupCommitter(
+                self._engine, self.writer.start_transaction, self.writer.end_transaction
+            )
         except BaseException:
             self._release()
             raise
