@@ -353,7 +353,7 @@ def test_the_commands_of_the_pool_run(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "talks.jsonl").write_bytes((DATA / "chats_small.jsonl").read_bytes())
     outputs = run_block("pool.md", "upturn ingest talks.jsonl", tmp_path, codes=(0, 1))  # five talks are not enough
     assert "not ready: " in outputs[2]
-    assert len((tmp_path / "evidence.jsonl").read_text().splitlines()) == 13
+    assert len((tmp_path / "evidence.jsonl").read_text().splitlines()) == 15
 
 
 def test_the_commands_of_the_replay_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from upturn.cli.ingest import ingest
 from upturn.cli.pool.commands import pool_app
 from upturn.dialects import Conversation, Message, ModelAnswer, Text, TokenUsage
 from upturn.errors import IngestError, StoreError, UpturnError
-from upturn.pool import Pool, missing_reward
-from upturn.pool.exports import Exported
+from upturn.pool import Pool, PoolExport, missing_reward
+from upturn.pool.access import admin_acts
 from upturn.records import Call, CallContent, Evaluation, GateResult, fields_json
 
 DATA = Path(__file__).parents[1] / "data" / "pool"
@@ -162,11 +162,48 @@ def test_export_is_anonymised_unless_raw(tmp_path: Path) -> None:
     printed = run_json("pool", "export", "--pool", path, "--out", out)
     # Three tasks, five trajectories, five evaluations; one task and one trajectory have personal data.
     assert values(printed) == {"records": 13, "anonymised": 2}
+    assert printed["by_kind"] == {"Evaluation": 5, "Task": 3, "Trajectory": 5}
     assert "ruth" not in out.read_text()
     raw = run("pool", "export", "--pool", path, "--raw")
-    assert len(raw.stdout.splitlines()) == 13
+    assert len(raw.stdout.splitlines()) == 15  # with header and end
     assert "ruth.klein@gmail.com" in raw.stdout
     assert "13 records written, 0 of them anonymised" in raw.stderr
+
+
+def test_an_export_is_imported_once_and_its_kind_is_stored(filled: Path, tmp_path: Path) -> None:
+    out, copy = tmp_path / "out.jsonl", tmp_path / "copy.db"
+    run("pool", "export", "--pool", filled, "--out", out, "--verdict", "success", "--limit-per-family", 1)
+    printed = run_json("pool", "import", out, "--pool", copy)
+    assert values(printed) == {"added": 3, "known": 0, "quarantined": 0}
+    assert (printed["is_anonymised"], printed["tenant"]) == (True, "default")
+    assert printed["added_by_table"] == {"evaluations": 1, "tasks": 1, "trajectories": 1}
+    assert run_json("pool", "import", out, "--pool", copy)["is_repeated"]
+    with Pool.open(copy, read_only=True) as pool:
+        acts = admin_acts(pool.engine, tenant="default")
+    assert [(act.what, act.subject, act.why) for act in acts] == [
+        ("pool import", "out.jsonl", "3 records of an export, anonymised")
+    ]
+    assert run_json("pool", "validate", "--pool", copy)["changes"] == []
+
+
+def test_a_cut_export_exits_with_1_and_another_file_creates_no_pool(filled: Path, tmp_path: Path) -> None:
+    out, copy = tmp_path / "out.jsonl", tmp_path / "copy.db"
+    run("pool", "export", "--pool", filled, "--out", out)
+    out.write_bytes(out.read_bytes()[:-100])
+    done = run("pool", "import", out, "--pool", copy)
+    assert done.exit_code == 1
+    assert "the file is cut off after line" in done.stdout
+    assert "2 lines were quarantined; the other records are in the pool" in done.stderr
+    missing = tmp_path / "missing.db"
+    for wrong in (CHATS, tmp_path / "nothing.jsonl"):
+        assert isinstance(run("pool", "import", wrong, "--pool", missing).exception, IngestError)
+    assert not missing.exists()
+
+
+def test_export_names_unknown_verdicts(filled: Path) -> None:
+    done = run("pool", "export", "--pool", filled, "--verdict", "good")
+    assert done.exit_code == 2
+    assert "known: success, failure, missing" in done.stderr
 
 
 def test_export_refuses_ambiguous_or_invalid_outputs(filled: Path, tmp_path: Path) -> None:
@@ -199,12 +236,12 @@ def test_a_failed_export_keeps_the_earlier_file(
     out = tmp_path / "out.jsonl"
     out.write_text("earlier\n")
 
-    def breaking(*_: object, **__: object) -> Iterator[Exported]:
-        yield Exported("first", False)
+    def breaking(*_: object) -> Iterator[str]:
+        yield "first\n"
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("upturn.cli.pool.exports.export", breaking)
+        patched.setattr(PoolExport, "lines", breaking)
         assert isinstance(run("pool", "export", "--pool", filled, "--out", out).exception, OSError)
     assert out.read_text() == "earlier\n"
     assert [file.name for file in tmp_path.glob("out*")] == ["out.jsonl"]

@@ -8,16 +8,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx2
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from benchmarks.errands import MODEL
-from upturn.agents import Job, Setting, WorkItem, build, run_rollouts
+from upturn.agents import Attempt, Job, Setting, WorkItem, build, run_rollouts
 from upturn.config import (
     DEFAULT_CONTEXT_TOKENS,
     AdapterSettings,
     AgentConfig,
+    EnvironmentConfig,
     LoopConfig,
     OptimiserSettings,
     RolloutConfig,
@@ -34,7 +36,7 @@ from upturn.loop.trainers.train_command import run_training
 from upturn.models import load_local, model_folder
 from upturn.models.engine import LocalEngine, weights_hash
 from upturn.models.remote import RemoteEngine, RemoteSettings
-from upturn.records import Trajectory
+from upturn.records import Action, Trajectory
 from upturn.training import PartialSettings
 from upturn.training.algorithms.grpo import GrpoSettings
 from upturn.training.distributed.weights import restore_weights, weight_tensors
@@ -197,6 +199,33 @@ def test_unfinished_trajectories_continue_with_newer_weights(
     assert paths.count(pause) == paths.count(resume) == 3
     assert {item.error for item in stored} == {""}
     assert all(0 <= (point.metrics["partial_open"] or 0.0) <= 2 for point in curve) and len(curve) == 3
+
+
+async def ask(attempt: Attempt) -> Action:
+    """A program: two calls, of which the second goes on with the first."""
+    messages: list[Any] = [{"role": "user", "content": attempt.task}]
+    async with httpx2.AsyncClient(headers={"x-api-key": attempt.api_key}) as client:
+        for _ in range(2):
+            body = {"model": "m", "messages": messages, "max_tokens": 8}
+            answer = (await client.post(f"{attempt.base_url}/chat/completions", json=body)).json()
+            messages += [answer["choices"][0]["message"], {"role": "user", "content": "Again."}]
+    return Action("user", "answer", {"text": messages[-2]["content"]})
+
+
+def test_a_program_is_trained_with_the_engines_tokens(desk: ModuleType, served: Served, tmp_path: Path) -> None:
+    program = AgentConfig(name="asker", kind="program", import_path=f"{__name__}:ask", model=MODEL)
+    rollouts = RolloutConfig(place="engine", url=served.server.url)
+    grpo = replace(GRPO, iterations=1, evaluate_every=None)
+    calls = EnvironmentConfig(name="toy_desk:kit", max_turns=2, max_tokens=128)
+    with opened(desk, tmp_path, grpo, rollouts=rollouts, agents=(program,), environment=calls) as context:
+        result = run_training(context, "grpo")
+        stored = list(context.pool.trajectories(tenant="default"))
+    base = weights_hash(load_local(MODEL).model)
+    assert {item.error for item in stored} == {""} and result.candidate.weights_hash != base
+    assert {base, result.candidate.weights_hash} == {item.model_version for item in stored}
+    for item in stored:
+        (row,) = item.rows
+        assert len(row.spans) == 2 and len(row.logprobs) == sum(span.stop - span.start for span in row.spans)
 
 
 def test_a_version_that_is_no_adapter_of_the_served_base_is_named(served: Served, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ Start with ``store``, then ``reader`` and ``selection``.
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
 from upturn.pool.database import POOL_ENDINGS, integrity_problems
-from upturn.pool.exports import export
+from upturn.pool.exports import Choice, PoolExport
 from upturn.pool.feedback import ingest_feedback
-from upturn.pool.ingestion import IngestOptions, check_source, ingest
+from upturn.pool.ingestion import ExportFile, IngestOptions, check_source, import_export, ingest
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
@@ -25,10 +25,13 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "Choice",
     "Coverage",
     "Experience",
+    "ExportFile",
     "IngestOptions",
     "Pool",
+    "PoolExport",
     "PoolReader",
     "PoolRecord",
     "PoolSink",
@@ -46,8 +49,8 @@ __all__ = [
     "current_state",
     "deployment_pairs",
     "experiences_in",
-    "export",
     "find_snapshot",
+    "import_export",
     "ingest",
     "ingest_feedback",
     "inspect",

@@ -169,7 +169,7 @@ class BatchWriter:
 
     def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> StoredRows:
         last = self._sequence
-        stamped = [row | self._stamp() for row in rows]
+        stamped = [self._stamp() | row for row in rows]  # a row of another pool has its own time
         count = insert_new(table).run(connection, stamped).rowcount
         new = stamped
         if count != len(rows):

@@ -154,7 +154,7 @@ class PoolReader:
                 if trajectory_id not in by_id:
                     raise StoreError(f"no trajectory {trajectory_id!r} is stored for {tenant!r}; check its tenant")
                 row = by_id[trajectory_id]
-                yield _read(row.id, partial(_experience, row, has_tokens))
+                yield read_record(row.id, partial(_experience, row, has_tokens))
 
     def trajectory_ids(self, record_id: str, *, tenant: Scope) -> list[str]:
         """Returns the ids of all trajectories of a trajectory, task or decision, in the order of arrival."""
@@ -239,7 +239,7 @@ class PoolReader:
                 rows = connection.execute(query.where(table.c.sequence > last)).all()
             for row in rows:
                 record_id = row.record_id if table is schema.history else row.id
-                yield _read(record_id, partial(from_fields, cls, row.fields))
+                yield read_record(record_id, partial(from_fields, cls, row.fields))
             if len(rows) < _PAGE:
                 return
             last = rows[-1].sequence
@@ -251,7 +251,7 @@ def current_state(pool: PoolReader, cls: type[StateT], record_id: str) -> StateT
         return States(connection, cls).get(record_id)
 
 
-def _read(record_id: str, decode: Callable[[], RecordT]) -> RecordT:
+def read_record(record_id: str, decode: Callable[[], RecordT]) -> RecordT:
     """Returns the result of ``decode``; raises StoreError with the record's id if it cannot be read."""
     try:
         return decode()

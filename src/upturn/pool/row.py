@@ -155,9 +155,13 @@ class ReadyRow(NamedTuple):
     values: Values
 
 
-def ready_row(record: PoolRecord) -> ReadyRow:
-    """Returns the row of a record, so that storing it takes less time later; raises as ``row_of``."""
-    return ReadyRow(KINDS[type(record)].table, row_of(record))
+def ready_row(record: PoolRecord, *, recorded_at: float | None = None) -> ReadyRow:
+    """Returns the row of a record, so that storing it takes less time later; raises as ``row_of``.
+
+    ``recorded_at``: when another pool stored it; None = it is new.
+    """
+    time: Values = {} if recorded_at is None else {"recorded_at": recorded_at}
+    return ReadyRow(KINDS[type(record)].table, row_of(record) | time)
 
 
 def row_of(record: PoolRecord) -> Values:

@@ -65,10 +65,17 @@ def find_snapshot(pool: PoolReader, snapshot_id: str) -> Snapshot:
     return known[snapshot_id]
 
 
-def experiences_in(
-    pool: PoolReader, snapshot_id: str, *, tenant: str, has_tokens: bool = True
-) -> Iterator[Experience]:
-    """Yields the snapshot's data points of ``tenant``, unchanged, in the order of their trajectory ids.
+def taken_at(pool: PoolReader, snapshot_id: str) -> int:
+    """Returns the snapshot's sequence number; raises UnknownNameError as ``find_snapshot``."""
+    find_snapshot(pool, snapshot_id)
+    table = schema.snapshots
+    with pool.engine.connect() as connection:
+        number: int = connection.execute(select(table.c.sequence).where(table.c.id == snapshot_id)).scalar_one()
+    return number
+
+
+def trajectories_in(pool: PoolReader, snapshot_id: str, *, tenant: str) -> list[str]:
+    """Returns the ids of the snapshot's trajectories of ``tenant``, in their order.
 
     Raises UnknownNameError for a snapshot that is not stored and for a tenant that it does not include.
     """
@@ -76,10 +83,19 @@ def experiences_in(
     if tenant not in snapshot.tenants:
         named = ", ".join(snapshot.tenants)
         raise UnknownNameError(f"snapshot {snapshot_id!r} does not include tenant {tenant!r}; its tenants: {named}")
+    table = schema.trajectories
+    query = select(table.c.id).where(table.c.tenant == tenant, table.c.sequence < taken_at(pool, snapshot_id))
     with pool.engine.connect() as connection:
-        table = schema.snapshots
-        taken_at = connection.execute(select(table.c.sequence).where(table.c.id == snapshot_id)).scalar_one()
-        query = select(schema.trajectories.c.id).where(schema.trajectories.c.tenant == tenant)
-        visible = set(connection.execute(query.where(schema.trajectories.c.sequence < taken_at)).scalars())
-    ids = [trajectory_id for trajectory_id in snapshot.trajectory_ids if trajectory_id in visible]
-    yield from pool.experiences_of(ids, tenant=tenant, has_tokens=has_tokens, until=taken_at)
+        visible = set(connection.execute(query).scalars())
+    return [trajectory_id for trajectory_id in snapshot.trajectory_ids if trajectory_id in visible]
+
+
+def experiences_in(
+    pool: PoolReader, snapshot_id: str, *, tenant: str, has_tokens: bool = True
+) -> Iterator[Experience]:
+    """Yields the snapshot's data points of ``tenant``, unchanged, in the order of their trajectory ids.
+
+    Raises UnknownNameError for a snapshot that is not stored and for a tenant that it does not include.
+    """
+    ids = trajectories_in(pool, snapshot_id, tenant=tenant)
+    yield from pool.experiences_of(ids, tenant=tenant, has_tokens=has_tokens, until=taken_at(pool, snapshot_id))

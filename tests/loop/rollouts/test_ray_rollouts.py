@@ -14,11 +14,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import torch
 
 from benchmarks.errands import ENVIRONMENT, MODEL
-from upturn.agents import Job, run_rollouts
+from upturn.agents import Attempt, Job, run_rollouts
 from upturn.agents.cluster import LostWorker, WorkItem
 from upturn.agents.ray_workers import RaySettings, RayWorkerPool
 from upturn.config import AdapterSettings, Limits
@@ -39,8 +40,26 @@ from upturn.training.runs import RunOptions
 
 LIMITS = Limits(max_turns=6, max_tokens=256, max_action_tokens=24)
 VERSION = AgentVersion("nano", "1", "local_model", model=MODEL)
+PROGRAM = AgentVersion("asker", "1", "program", model=MODEL, parameters={"import_path": f"{__name__}:ask"})
 PURPOSE = Purpose("run/0", 11, temperature=1.0)
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed")
+
+
+async def ask(attempt: Attempt) -> None:
+    """A program: acts in the environment until it is over."""
+    messages: list[Any] = [{"role": "user", "content": attempt.task}]
+    is_over = False
+    async with httpx2.AsyncClient(headers={"x-api-key": attempt.api_key}) as client:
+        while not is_over:
+            body = {"model": "m", "messages": messages, "tools": attempt.tools}
+            answer = (await client.post(f"{attempt.base_url}/chat/completions", json=body)).json()
+            message = answer["choices"][0]["message"]
+            calls = message.get("tool_calls")
+            step = calls[0]["function"] if calls else {"text": message["content"]}
+            seen = (await client.post(f"{attempt.environment_url}/step", json=step)).json()
+            role = {"role": "tool", "tool_call_id": calls[0]["id"]} if calls else {"role": "user"}
+            messages += [message, role | {"content": seen["observation"]}]
+            is_over = seen["is_over"]
 
 
 def tasks(count: int) -> list[Task]:
@@ -150,11 +169,14 @@ def test_a_worker_configures_torch_in_the_thread_of_its_rollouts() -> None:
     assert settings == [True, 0.0, 2]
 
 
-def test_groups_sampled_by_workers_are_those_of_one_process(tmp_path: Path, flushing: None) -> None:
+@pytest.mark.parametrize("version", [VERSION, PROGRAM], ids=["model", "program"])
+def test_groups_sampled_by_workers_are_those_of_one_process(
+    tmp_path: Path, flushing: None, version: AgentVersion
+) -> None:
     kit = resolve_kit(ENVIRONMENT)
-    runtime = RayRuntime(kit, LIMITS, InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, VERSION)), tmp_path)
-    worker = PolicyWorker(runtime, VERSION)
-    local = PolicyWorker(AgentRuntime(kit, LIMITS), VERSION)
+    runtime = RayRuntime(kit, LIMITS, InProcess(PolicyWorkerFactory(ENVIRONMENT, LIMITS, version)), tmp_path)
+    worker = PolicyWorker(runtime, version)
+    local = PolicyWorker(AgentRuntime(kit, LIMITS), version)
     rollouts = RolloutSpec("run", 5, 3)
     found, expected = (item.sample_groups(tasks(3), 2, rollouts, NoSink()) for item in (worker, local))
     assert [[member.turn_rewards for member in group.members] for group in found] == [

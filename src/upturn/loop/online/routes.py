@@ -44,15 +44,16 @@ class RouteTable:
         self._routes = {route.name: route for route in config.routes or (RouteConfig(name=DEFAULT_ROUTE),)}
 
     def names(self) -> Sequence[str]:
-        """Returns the names that clients may use: routes, then agents in service, then their versions."""
-        served = self._registry.agents()
-        versions = [
-            version.id
-            for member in served.values()
+        """Returns the names that clients may use: routes, then agents in service that answer calls, then their
+        versions."""
+        served = [
+            version
+            for member in self._registry.agents().values()
             for version in (member.incumbent, member.candidate)
-            if version is not None
+            if version is not None and version.kind != "program"  # which answers tasks only
         ]
-        return list(dict.fromkeys([*self._routes, *served, *versions]))
+        agents = [version.agent for version in served]
+        return list(dict.fromkeys([*self._routes, *agents, *(version.id for version in served)]))
 
     def resolve(self, name: str) -> Target:
         """Returns what the name stands for; raises RequestError (404) for an unknown one."""

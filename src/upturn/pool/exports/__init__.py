@@ -1,8 +1,30 @@
-"""Export of records, anonymised by default.
+"""Export of a tenant's records, anonymised by default.
 
-Not here: what counts as personal data (``upturn.pool.privacy``). Start with ``exporter``.
+``exporter`` writes our own form (``form``), which ``pool.ingestion.exported`` reads back. Not here: what counts as
+personal data (``upturn.pool.privacy``). Start with ``exporter``.
 """
 
-from upturn.pool.exports.exporter import Exported, anonymise, export
+from upturn.pool.exports.choice import Choice
+from upturn.pool.exports.exporter import PoolExport, anonymise
+from upturn.pool.exports.form import (
+    END_KIND,
+    EXPORTED,
+    FORM_VERSION,
+    HEADER_KIND,
+    ExportEnd,
+    ExportHeader,
+    LineDigest,
+)
 
-__all__ = ["Exported", "anonymise", "export"]
+__all__ = [
+    "END_KIND",
+    "EXPORTED",
+    "FORM_VERSION",
+    "HEADER_KIND",
+    "Choice",
+    "ExportEnd",
+    "ExportHeader",
+    "LineDigest",
+    "PoolExport",
+    "anonymise",
+]

@@ -1,8 +1,11 @@
 """Import of recordings from elsewhere; ``formats`` has one reader for each format.
 
-Not here: feedback files (``upturn.pool.feedback``). Start with ``importer``.
+``exported`` reads back what ``pool.exports`` wrote. Not here: feedback files (``upturn.pool.feedback``). Start with
+``importer``.
 """
 
+from upturn.pool.ingestion.export_file import ExportFile
+from upturn.pool.ingestion.exported import import_export
 from upturn.pool.ingestion.importer import IngestOptions, check_source, ingest
 
-__all__ = ["IngestOptions", "check_source", "ingest"]
+__all__ = ["ExportFile", "IngestOptions", "check_source", "import_export", "ingest"]

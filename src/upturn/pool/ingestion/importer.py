@@ -64,13 +64,13 @@ def ingest(pool: Pool, path: Path, options: IngestOptions) -> IngestReport:
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         source = digest(content, options.format, options.family or "", options.agent or "")
-        earlier = _earlier_report(pool, path, options.tenant, source)
+        earlier = earlier_report(pool, path, options.tenant, source)
         if earlier is not None:
             return earlier
-        lines = READERS[options.format](path, Defaults(options.family, options.agent or _printable(path.stem)))
+        lines = READERS[options.format](path, Defaults(options.family, options.agent or printable(path.stem)))
         return _Import(pool, path, options, source).run(lines)
     except OSError as exc:
-        raise _unreadable(path, exc) from exc
+        raise unreadable(path, exc) from exc
 
 
 def check_source(path: Path, options: IngestOptions) -> None:
@@ -96,10 +96,10 @@ def check_source(path: Path, options: IngestOptions) -> None:
         with path.open("rb") as file:
             start = file.read(16)
     except OSError as exc:
-        raise _unreadable(path, exc) from exc
+        raise unreadable(path, exc) from exc
     for prefix, kind in _OTHER_KINDS.items():
         if start.startswith(prefix):
-            raise IngestError(f"{_printable(path)!r} is {kind}")
+            raise IngestError(f"{printable(path)!r} is {kind}")
 
 
 _OTHER_KINDS = {
@@ -114,16 +114,18 @@ _OTHER_KINDS = {
 """Other kinds of files by their first bytes; without this check all of their lines would be quarantined."""
 
 
-def _unreadable(path: Path, exc: OSError) -> IngestError:
-    return IngestError(f"{_printable(path)!r} cannot be read: {exc.strerror}; name a file that exists")
+def unreadable(path: Path, exc: OSError) -> IngestError:
+    """Returns the error for a file that the system does not read."""
+    return IngestError(f"{printable(path)!r} cannot be read: {exc.strerror}; name a file that exists")
 
 
-def _printable(name: str | Path) -> str:
+def printable(name: str | Path) -> str:
     """Returns the file name as Unicode text; a name may have any bytes."""
     return str(name).encode("utf-8", "replace").decode()
 
 
-def _earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport | None:
+def earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport | None:
+    """Returns the report of the completed import of the same file with the same options; None = there is none."""
     imports, bad = schema.imports, schema.quarantine
     with pool.engine.connect() as connection:
         query = select(imports).where(imports.c.tenant == tenant, imports.c.source == source)
@@ -132,7 +134,7 @@ def _earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestR
             return None
         query = select(bad.c.line, bad.c.reason).where(bad.c.tenant == tenant, bad.c.source == source)
         quarantined = tuple(Quarantined(*row) for row in connection.execute(query.order_by(bad.c.line)))
-    return IngestReport(_printable(path), earlier.lines, 0, earlier.accepted, quarantined, True)
+    return IngestReport(printable(path), earlier.lines, 0, earlier.accepted, quarantined, True)
 
 
 class _Import:
@@ -147,7 +149,7 @@ class _Import:
     def run(self, lines: Iterator[Line]) -> IngestReport:
         while page := list(islice(lines, _LINES_PER_BATCH)):
             self._import_page(page)
-        path, options = _printable(self._path), self._options
+        path, options = printable(self._path), self._options
         if not self._lines:
             raise IngestError(f"{path!r} has no conversations; check the file and its format")
         quarantined, accepted = tuple(self._quarantined), self._added + self._known
