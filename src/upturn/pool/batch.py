@@ -120,7 +120,7 @@ class BatchWriter:
     _seen: tuple[int, int] | None = field(default=None, init=False)
     """Version of the database that ``_sequence`` belongs to."""
     _stored: list[StoredRows] = field(default_factory=list, init=False)
-    """Rows of this transaction, for the audit log. A write that fails adds none, since adding is the last it does."""
+    """Rows of this transaction, for the audit log. A write that fails adds none: adding is the last it does."""
 
     def start_transaction(self, connection: Connection) -> None:
         """Continues the sequence numbers after the pool's last one, which may be of another process."""

@@ -39,8 +39,8 @@ class GroupCommitter:
     ) -> None:
         """``on_begin`` is called at the start of every transaction, which then excludes other writers.
 
-        ``on_commit`` is called at its end, for what all writes of the transaction share; if it raises, all are undone.
-        Raises StoreError if the database cannot be opened for writing.
+        ``on_commit`` is called at its end, for what all writes of the transaction share; if it raises, all are
+        undone. Raises StoreError if the database cannot be opened for writing.
         """
         engine.connect().close()  # an error in the thread would leave its callers waiting
         self._engine = engine

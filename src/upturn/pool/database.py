@@ -307,7 +307,9 @@ class Statement(NamedTuple):
         """As ``run``, with the values of each row in the order of ``names``; an insert has those of the columns."""
         driver = driver_of(connection)
         try:
-            return driver.execute(self.text, values[0]) if len(values) == 1 else driver.executemany(self.text, values)
+            return (
+                driver.execute(self.text, values[0]) if len(values) == 1 else driver.executemany(self.text, values)
+            )
         except sqlite3.IntegrityError as exc:
             raise StoreError(f"the database rejected the write, nothing of it is stored: {exc}") from exc
         except sqlite3.DatabaseError as exc:

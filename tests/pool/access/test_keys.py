@@ -113,7 +113,10 @@ def test_a_missing_pool_is_named(tmp_path: Path) -> None:
     [
         ("UPDATE api_keys SET fields = replace(fields, '20.0', 'null')", "api_keys 'a' was changed"),
         ("DELETE FROM api_keys", "api_keys 'a' was deleted"),
-        ("UPDATE admin_acts SET act = replace(act, 'ana', 'eve')", "admin_acts 'a' was changed after it was stored"),
+        (
+            "UPDATE admin_acts SET act = replace(act, 'ana', 'eve')",
+            "admin_acts 'a' was changed after it was stored",
+        ),
         ("DELETE FROM admin_acts WHERE sequence = 1", "admin_acts 'a' was deleted"),
     ],
 )

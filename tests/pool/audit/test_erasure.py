@@ -30,7 +30,11 @@ def pool(tmp_path: Path, make_point: MakePoint) -> Pool:
 
 
 def forget_point(connection: Connection) -> None:
-    erased = [Erased("tasks", "task-a"), Erased("trajectories", "trajectory-a"), Erased("evaluations", "evaluation-a")]
+    erased = [
+        Erased("tasks", "task-a"),
+        Erased("trajectories", "trajectory-a"),
+        Erased("evaluations", "evaluation-a"),
+    ]
     for item in erased:
         table = schema.metadata.tables[item.kind]
         connection.execute(delete(table).where(table.c.id == item.record_id))
@@ -108,7 +112,8 @@ def test_a_row_that_is_still_there_is_reported(pool: Pool) -> None:
     with pool:
         pool.write(lambda connection: record_erasure(connection, [Erased("tasks", "task-a")], ACT))
         assert problems(pool) == [
-            "tasks 'task-a' was changed after it was stored: it is marked as erased, and its row is still there (entry 0)"
+            "tasks 'task-a' was changed after it was stored: it is marked as erased, and its row is still there "
+            "(entry 0)"
         ]
 
 

@@ -9,7 +9,14 @@ from sqlalchemy import Connection, Engine, text
 from upturn.pool import Pool
 from upturn.pool.audit import Frontier, StoredNodes, audit_problems, find_entries, read_head
 from upturn.pool.audit.log_check import log_problems
-from upturn.pool.audit.merkle import consistency_proof, inclusion_proof, is_consistent, is_included, root_of
+from upturn.pool.audit.merkle import (
+    TreeHead,
+    consistency_proof,
+    inclusion_proof,
+    is_consistent,
+    is_included,
+    root_of,
+)
 from upturn.pool.database import writing_engine
 from upturn.records import Feedback, Release
 
@@ -64,9 +71,9 @@ def test_stored_nodes_prove_every_entry_and_every_earlier_tree(engine: Engine) -
         for position in (0, 1, 255, 256, 511, 767, 768, 998, 999):
             (entry,) = find_entries(connection, f"f{position}")
             path = inclusion_proof(position, SIZE, nodes)
-            assert is_included(entry.hash(), position, SIZE, path, tree.root())
+            assert is_included(entry.hash(), position, tree.head(), path)
             path = consistency_proof(position, SIZE, nodes)
-            assert is_consistent(position, SIZE, root_of(position, nodes), tree.root(), path)
+            assert is_consistent(TreeHead(position, root_of(position, nodes)), tree.head(), path)
 
 
 def edited(position: int) -> list[str]:

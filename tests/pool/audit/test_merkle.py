@@ -16,6 +16,7 @@ from upturn.pool.audit.merkle import (
     TILE_LEVELS,
     Frontier,
     NodeAt,
+    TreeHead,
     consistency_proof,
     inclusion_proof,
     is_consistent,
@@ -95,6 +96,10 @@ def raw(texts: Sequence[str]) -> list[bytes]:
     return [bytes.fromhex(text) for text in texts]
 
 
+def head(size: int) -> TreeHead:
+    return TreeHead(size, root(size))
+
+
 def root(size: int) -> bytes:
     return bytes.fromhex(ROOTS[size])
 
@@ -140,7 +145,7 @@ def test_the_tree_has_the_published_hashes() -> None:
 def test_published_inclusion_proofs(index: int, size: int) -> None:
     path = raw(INCLUSION[index, size])
     assert inclusion_proof(index, size, reference_node) == path
-    assert is_included(leaf_hash(LEAVES[index]), index, size, path, root(size))
+    assert is_included(leaf_hash(LEAVES[index]), index, head(size), path)
     for wrong in wrong_inclusions(index, size, path):
         assert not is_included(*wrong), wrong
 
@@ -149,7 +154,7 @@ def test_published_inclusion_proofs(index: int, size: int) -> None:
 def test_published_consistency_proofs(first: int, second: int) -> None:
     path = raw(CONSISTENCY[first, second])
     assert consistency_proof(first, second, reference_node) == path
-    assert is_consistent(first, second, root(first), root(second), path)
+    assert is_consistent(head(first), head(second), path)
     for wrong in wrong_consistencies(first, second, path) if path else ():
         assert not is_consistent(*wrong), wrong
 
@@ -165,66 +170,63 @@ def wrong_paths(path: list[bytes], *others: bytes) -> Iterator[list[bytes]]:
 
 def wrong_inclusions(
     index: int, size: int, path: list[bytes]
-) -> Iterator[tuple[bytes, int, int, list[bytes], bytes]]:
+) -> Iterator[tuple[bytes, int, TreeHead, list[bytes]]]:
     """The mutations of the reference test."""
     leaf = leaf_hash(LEAVES[index])
     for other in (index - 1, index + 1, index ^ 2):
-        yield leaf, other, size, path, root(size)
+        yield leaf, other, head(size), path
     for other in (size * 2, size // 2):
-        yield leaf, index, other, path, root(size)
-    yield b"WrongLeaf", index, size, path, root(size)
+        yield leaf, index, TreeHead(other, root(size)), path
+    yield b"WrongLeaf", index, head(size), path
     for wrong in (EMPTY_ROOT, SOME_HASH, b""):
-        yield leaf, index, size, path, wrong
+        yield leaf, index, TreeHead(size, wrong), path
     for wrong_path in wrong_paths(path, root(size)):
-        yield leaf, index, size, wrong_path, root(size)
+        yield leaf, index, head(size), wrong_path
 
 
 def wrong_consistencies(
     first: int, second: int, path: list[bytes]
-) -> Iterator[tuple[int, int, bytes, bytes, list[bytes]]]:
+) -> Iterator[tuple[TreeHead, TreeHead, list[bytes]]]:
     """The mutations of the reference test."""
-    one, two = root(first), root(second)
+    one, two = head(first), head(second)
     for other in (first - 1, first + 1, first ^ 2):
-        yield other, second, one, two, path
+        yield TreeHead(other, one.root), two, path
     for other in (second * 2, second // 2):
-        yield first, other, one, two, path
-    yield first, second, b"WrongRoot", two, path
-    yield first, second, one, b"WrongRoot", path
-    yield first, second, two, one, path
-    yield first, second, one, two, []
-    for wrong_path in wrong_paths(path, one, two, path[0]):
-        yield first, second, one, two, wrong_path
+        yield one, TreeHead(other, two.root), path
+    yield TreeHead(first, b"WrongRoot"), two, path
+    yield one, TreeHead(second, b"WrongRoot"), path
+    yield TreeHead(first, two.root), TreeHead(second, one.root), path
+    yield one, two, []
+    for wrong_path in wrong_paths(path, one.root, two.root, path[0]):
+        yield one, two, wrong_path
 
 
 def test_trivial_proofs_of_the_reference() -> None:
     one, two = sha256(b"1").digest(), sha256(b"2").digest()
-    assert is_consistent(0, 0, one, one, [])
-    assert is_consistent(0, 1, one, two, [])
-    assert is_consistent(1, 1, two, two, [])
-    for first, second, before, after, path in (
-        (0, 0, one, two, []), (1, 1, one, two, []), (1, 0, one, two, []), (2, 1, one, two, []), (1, 2, one, two, []),
-        (0, 0, EMPTY_ROOT, EMPTY_ROOT, [EMPTY_ROOT]), (0, 1, EMPTY_ROOT, EMPTY_ROOT, [EMPTY_ROOT]),
-        (1, 1, EMPTY_ROOT, EMPTY_ROOT, [EMPTY_ROOT]),
-    ):  # fmt: skip
-        assert not is_consistent(first, second, before, after, path)
+    for first, second, before, after in ((0, 0, one, one), (0, 1, one, two), (1, 1, two, two)):
+        assert is_consistent(TreeHead(first, before), TreeHead(second, after), [])
+    for first, second in ((0, 0), (1, 1), (1, 0), (2, 1), (1, 2)):
+        assert not is_consistent(TreeHead(first, one), TreeHead(second, two), [])
+    for first, second in ((0, 0), (0, 1), (1, 1)):
+        assert not is_consistent(TreeHead(first, EMPTY_ROOT), TreeHead(second, EMPTY_ROOT), [EMPTY_ROOT])
     for index, size in ((0, 0), (1, 0), (2, 1)):
-        assert not is_included(SOME_HASH, index, size, [], EMPTY_ROOT)
+        assert not is_included(SOME_HASH, index, TreeHead(size, EMPTY_ROOT), [])
 
 
 def test_every_proof_of_trees_up_to_seventy_leaves() -> None:
     leaves = [leaf_hash(bytes([number])) for number in range(70)]
     node_at = nodes_of(leaves)
-    roots = [slow_root(leaves[:size]) for size in range(71)]
+    heads = [TreeHead(size, slow_root(leaves[:size])) for size in range(71)]
     for size in range(71):
-        assert root_of(size, node_at) == roots[size]
+        assert root_of(size, node_at) == heads[size].root
         for index in range(size):
             path = inclusion_proof(index, size, node_at)
-            assert is_included(leaves[index], index, size, path, roots[size])
+            assert is_included(leaves[index], index, heads[size], path)
             assert len(path) <= (size - 1).bit_length()
         for first in range(size + 1):
             path = consistency_proof(first, size, node_at)
-            assert is_consistent(first, size, roots[first], roots[size], path)
-            assert first in (0, size) or not is_consistent(first, size, SOME_HASH, roots[size], path)
+            assert is_consistent(heads[first], heads[size], path)
+            assert first in (0, size) or not is_consistent(TreeHead(first, SOME_HASH), heads[size], path)
 
 
 def test_a_frontier_goes_on_from_its_peaks_and_returns_the_nodes_to_keep() -> None:

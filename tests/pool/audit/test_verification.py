@@ -95,7 +95,10 @@ CHANGES = {
         "DELETE FROM decisions WHERE id = 'd-c'",
         "decisions 'd-c' was deleted: the audit log has it with sequence 10 (entry 9)",
     ),
-    "all decisions": ("DELETE FROM decisions", "decisions 'd-b' was deleted: the audit log has it with sequence 6 (entry 5)"),
+    "all decisions": (
+        "DELETE FROM decisions",
+        "decisions 'd-b' was deleted: the audit log has it with sequence 6 (entry 5)",
+    ),
     "a row of something else": (
         "INSERT INTO feedback SELECT 'f2', tenant, subject_kind, subject_id, metric, value, replace(fields, "
         '\'"id":"f"\', \'"id":"f"\'), digest, 999, recorded_at FROM feedback',
@@ -135,12 +138,13 @@ CHANGES = {
     ),
     "a changed entry": (
         "UPDATE audit_entries SET digest = 'x' WHERE record_id = 'd-b'",
-        "audit_entries '5' of decisions 'd-b' (sequence 6) was changed or moved: it does not have its hash (entry 5)",
+        "audit_entries '5' of decisions 'd-b' (sequence 6) was changed or moved: it does not have its "
+        "hash (entry 5)",
     ),
     "an entry with its hash": (
         "UPDATE audit_entries SET (kind, record_id, tenant, digest, sequence, recorded_at, hash) = "
-        "(SELECT kind, record_id, tenant, digest, sequence, recorded_at, hash FROM audit_entries WHERE position = 4) "
-        "WHERE position = 5",
+        "(SELECT kind, record_id, tenant, digest, sequence, recorded_at, hash FROM audit_entries "
+        "WHERE position = 4) WHERE position = 5",
         "audit_entries '5' of tasks 'task-b' (sequence 5) was changed or moved",
     ),
     "a deleted head": ("DELETE FROM audit_head", "audit_entries '0 to 19' was added by something else"),

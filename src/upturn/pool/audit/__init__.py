@@ -1,7 +1,8 @@
-"""The audit log, a Merkle tree over everything that is stored, and the check that records are those that were written.
+"""The audit log, a Merkle tree over all that is stored, and the check that records are those that were written.
 
-Not here: the damage of a database file (``upturn.pool.database``), and the acts of operators (``upturn.pool.access``).
-Start with ``merkle`` (pure), then ``entry``, ``log`` and ``verification``; who erases records reads ``erasure``.
+Not here: the damage of a database file (``upturn.pool.database``), and the acts of operators
+(``upturn.pool.access``). Start with ``merkle`` (pure), then ``entry``, ``log`` and ``verification``; who erases
+records reads ``erasure``.
 """
 
 from upturn.pool.audit.entry import LOGGED, Entry

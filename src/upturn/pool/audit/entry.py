@@ -1,8 +1,7 @@
 """An entry of the audit log: which record was stored, when, and the digest of its content; never the content.
 
-What is hashed is the entry as a JSON array in ASCII without spaces:
-``[position, kind, record id, tenant, digest, sequence, time]``. The position is part of it, so a moved entry does not
-have its hash any more.
+What is hashed is the entry as a JSON array in ASCII without spaces: ``[position, kind, record id, tenant, digest,
+sequence, time]``. The position is part of it, so a moved entry does not have its hash any more.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """The audit log in the pool: appending to it, its head, and the hashes that proofs are made of.
 
 Entries are appended in the transaction that stores their records, so an undone write leaves none. Stored are the
-entries with the hashes of their leaves, every eighth level of inner nodes, and the peaks of the tree: appending reads
-and writes one row besides the entries, and a proof reads at most 256 rows of each stored level.
+entries with the hashes of their leaves, every eighth level of inner nodes, and the peaks of the tree: appending
+reads and writes one row besides the entries, and a proof reads at most 256 rows of each stored level.
 
 Another database needs one thing here: concurrent writers must wait for each other from ``read_head`` to the commit
 (on SQLite, transactions of writers exclude each other; on PostgreSQL, lock the row of ``audit_head``).

@@ -1,8 +1,8 @@
 """Whether the audit log is what was appended: the hash of every entry, and the tree over them, computed anew.
 
-An entry that was changed, moved or deleted is named. If its hash was changed with it, the stored node above names its
-256 entries; if that was changed too, the tree's stored peaks differ. Somebody who changes all of them is found by a
-signed checkpoint only.
+An entry that was changed, moved or deleted is named. If its hash was changed with it, the stored node above names
+its 256 entries; if that was changed too, the tree's stored peaks differ. Somebody who changes all of them is found
+by a signed checkpoint only.
 """
 
 from collections.abc import Iterator
@@ -58,12 +58,16 @@ def _head_problems(connection: Connection, tree: Frontier, *, is_explained: bool
         yield Problem(_LOG, _positions(stored.size, tree.size), "was added by something else")
     elif not is_explained and tree.peaks != stored.peaks:
         whole = tree.size - tree.size % 256
-        yield Problem(_LOG, _positions(whole, tree.size), "have changed since they were stored, or the log's head has")
+        yield Problem(
+            _LOG, _positions(whole, tree.size), "have changed since they were stored, or the log's head has"
+        )
 
 
 def _changed(entry: Entry) -> Problem:
     named = f"of {entry.kind} {entry.record_id!r} (sequence {entry.sequence})"
-    return Problem(_LOG, str(entry.position), f"{named} was changed or moved: it does not have its hash", entry.position)
+    return Problem(
+        _LOG, str(entry.position), f"{named} was changed or moved: it does not have its hash", entry.position
+    )
 
 
 def _stored_hash(connection: Connection, node: TileNode) -> Any:

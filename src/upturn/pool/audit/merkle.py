@@ -1,7 +1,7 @@
-"""The Merkle tree of RFC 9162, section 2.1 (the same as in RFC 6962): its root, proofs of it, and their verification.
+"""The Merkle tree of RFC 9162, section 2.1 (as in RFC 6962): its root, proofs of it, and their verification.
 
-Hashes are 32 bytes of SHA-256. A leaf is hashed after the byte 0, an inner node after the byte 1, so that neither can
-be taken for the other. A node is named by level and index: that of level L and index I covers the leaves from
+Hashes are 32 bytes of SHA-256. A leaf is hashed after the byte 0, an inner node after the byte 1, so that neither
+can be taken for the other. A node is named by level and index: that of level L and index I covers the leaves from
 ``I << L`` to ``(I + 1) << L``. Pure: where the hashes are stored is the business of ``log``.
 """
 
@@ -28,6 +28,14 @@ def leaf_hash(entry: bytes) -> bytes:
 def node_hash(left: bytes, right: bytes) -> bytes:
     """Returns the hash of the node above two nodes."""
     return sha256(b"\x01" + left + right).digest()
+
+
+class TreeHead(NamedTuple):
+    """What a tree is known by."""
+
+    size: int
+    """Number of leaves."""
+    root: bytes
 
 
 class TileNode(NamedTuple):
@@ -63,6 +71,10 @@ class Frontier:
         self._peaks.append(node)
         self.size += 1
         return kept
+
+    def head(self) -> TreeHead:
+        """Returns size and root."""
+        return TreeHead(self.size, self.root())
 
     def root(self) -> bytes:
         """Returns the root of the tree."""
@@ -117,8 +129,9 @@ def consistency_proof(first: int, second: int, node_at: NodeAt) -> list[bytes]:
     return path[::-1]
 
 
-def is_included(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> bool:
+def is_included(leaf: bytes, index: int, tree: TreeHead, path: Sequence[bytes]) -> bool:
     """Returns whether the path proves that the leaf with this hash is in the tree: section 2.1.3.2."""
+    size, root = tree
     if not 0 <= index < size or any(len(part) != HASH_BYTES for part in (leaf, root, *path)):
         return False
     node, last = index, size - 1
@@ -136,8 +149,9 @@ def is_included(leaf: bytes, index: int, size: int, path: Sequence[bytes], root:
     return last == 0 and computed == root
 
 
-def is_consistent(first: int, second: int, first_root: bytes, second_root: bytes, path: Sequence[bytes]) -> bool:
+def is_consistent(before: TreeHead, after: TreeHead, path: Sequence[bytes]) -> bool:
     """Returns whether the path proves that the first tree is the beginning of the second: section 2.1.4.2."""
+    (first, first_root), (second, second_root) = before, after
     if not 0 <= first <= second or any(len(part) != HASH_BYTES for part in (first_root, second_root, *path)):
         return False
     if first == second:

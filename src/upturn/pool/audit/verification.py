@@ -1,8 +1,8 @@
 """Whether the stored records are those that were written: their content, their columns, and the entries of the log.
 
-Each record is compared with its digest, its columns with its content, and its digest, tenant and time with its entry
-in the audit log, which is compared with its tree (``log_check``). So a deleted record is named like a changed one.
-Records that were erased on purpose have a tombstone (``access.erasure``), which an operator's act covers.
+Each record is compared with its digest, its columns with its content, and its digest, tenant and time with its
+entry in the audit log, which is compared with its tree (``log_check``). So a deleted record is named like a changed
+one. Records that were erased on purpose have a tombstone (``access.erasure``), which an operator's act covers.
 
 Not covered: the tables of rollouts, imports and quarantine, the contents of calls, and somebody who computes all
 digests, hashes and the tree anew; signed checkpoints find that.
@@ -41,7 +41,7 @@ def ledger_problems(engine: Engine) -> Iterator[Problem]:
 
 
 def audit_problems(connection: Connection, tree: Frontier) -> Iterator[Problem]:
-    """Yields what differs from what was written, in one transaction; ``tree`` (empty) becomes the tree of the log."""
+    """Yields what differs from what was written, in one transaction; ``tree``, empty, becomes that of the log."""
     yield from log_problems(connection, tree)
     for table in LOGGED:
         yield from _record_problems(connection, table)
@@ -122,7 +122,7 @@ def _row_problems(connection: Connection, table: Table) -> Iterator[Problem]:
 
 
 def _row_problem(table: Table, row: Any, remains: str | None) -> str:
-    """Returns how a record differs from its digest or its columns; ``remains``: digest of an erased record's rest."""
+    """Returns how a record differs from its digest or its columns; ``remains`` is the digest of an erased one."""
     if remains == "":
         return "it is marked as erased, and its row is still there"
     if table is schema.trajectories:
@@ -171,9 +171,7 @@ def _state_problems(connection: Connection, table: Table, states: Table) -> Iter
         yield Problem(table.name, record_id, "was deleted: the history has it")
     for record_id, fields in current.items():
         if last.get(record_id) != fields:
-            yield Problem(
-                table.name, record_id, "was changed after it was stored: it differs from its last state"
-            )
+            yield Problem(table.name, record_id, "was changed after it was stored: it differs from its last state")
 
 
 def _owner_problems(connection: Connection, table: Table, owners: Table, reference: str) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """The audit log, a Merkle tree over all stored records, instead of a chain for each table; and tombstones.
 
-The entries of the stored rows are appended in the order of their sequence numbers, then those of operators' acts. The
-chains are checked first: what they find is stored as an act, which ``pool validate`` goes on to report.
+The entries of the stored rows are appended in the order of their sequence numbers, then those of operators' acts.
+The chains are checked first: what they find is stored as an act, which ``pool validate`` goes on to report.
 """
 
 import hashlib
@@ -23,7 +23,10 @@ _RECORDS = (
     "tasks", "decisions", "calls", "trajectories", "evaluations", "feedback", "agent_versions", "snapshots"
 )  # fmt: skip
 _TENANTS = ("tasks", "decisions", "calls", "trajectories", "evaluations", "feedback")
-_OTHERS = {"history": ("kind", "record_id", "fields"), "admin_acts": ("kind", "record_id", "tenant", "act", "fields")}
+_OTHERS = {
+    "history": ("kind", "record_id", "fields"),
+    "admin_acts": ("kind", "record_id", "tenant", "act", "fields"),
+}
 _PAGE = 1_000
 
 _ENTRIES = sa.table(
@@ -31,9 +34,7 @@ _ENTRIES = sa.table(
     *(sa.column(name) for name in ("position", "kind", "record_id", "tenant", "digest", "sequence", "recorded_at")),
     sa.column("hash", sa.LargeBinary()),
 )
-_NODES = sa.table(
-    "audit_nodes", sa.column("level"), sa.column("position"), sa.column("hash", sa.LargeBinary())
-)
+_NODES = sa.table("audit_nodes", sa.column("level"), sa.column("position"), sa.column("hash", sa.LargeBinary()))
 _CHAINS = sa.table("chains", sa.column("kind"), sa.column("row_count"), sa.column("head"))
 
 
