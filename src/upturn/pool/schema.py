@@ -102,7 +102,7 @@ Index("ix_calls_tenant_episode", calls.c.tenant, calls.c.episode, calls.c.sequen
 Index("ix_calls_tenant_prefix", calls.c.tenant, calls.c.prefix)
 
 call_contents = _ledger("call_contents", _text("tenant"))
-"""What was said in calls. Its rows are deleted after the retention time, so no entry of the audit log is of them."""
+"""What was said in calls. Its rows are deleted after the retention time, so the audit log has none of them."""
 Index("ix_call_contents_recorded", call_contents.c.recorded_at)
 
 submissions = Table(
