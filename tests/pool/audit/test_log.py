@@ -43,7 +43,7 @@ def test_an_entry_has_what_identifies_a_record_and_no_content(engine: Engine) ->
     with engine.connect() as connection:
         (entry,) = find_entries(connection, "f2")
         digest = connection.execute(text("SELECT digest FROM feedback WHERE id = 'f2'")).scalar_one()
-    assert entry == (2, "feedback", "f2", "default", digest, 3, CLOCK)
+    assert tuple(entry) == (2, "feedback", "f2", "default", digest, 3, CLOCK)
     assert entry.leaf() == f'[2,"feedback","f2","default","{digest}",3,1700000000.0]'.encode()
 
 

@@ -235,9 +235,9 @@ def test_a_frontier_goes_on_from_its_peaks_and_returns_the_nodes_to_keep() -> No
     frontier, kept = Frontier(), []
     for leaf in leaves:
         kept += frontier.append(leaf)
-    assert [(node.level, node.index) for node in kept if node.level != TILE_LEVELS] == [(2 * TILE_LEVELS, 0)]
+    assert [(node.level, node.number) for node in kept if node.level != TILE_LEVELS] == [(2 * TILE_LEVELS, 0)]
     assert len(kept) == 256 + 1
-    assert all(node_at(node.level, node.index) == node.hash for node in kept)
+    assert all(node_at(node.level, node.number) == node.hash for node in kept)
     assert len(frontier.peaks) == 3 * HASH_BYTES, "65,539 has three bits"
     again = Frontier(frontier.size, frontier.peaks)
     again.append(leaves[0])

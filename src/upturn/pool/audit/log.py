@@ -50,7 +50,7 @@ def append_entries(connection: Connection, stored: Iterable[StoredRows]) -> None
             "wrote the pool; `upturn pool validate` names what differs, restore a backup"
         )
     if nodes:
-        rows_of_nodes = [{"level": node.level, "position": node.index, "hash": node.hash} for node in nodes]
+        rows_of_nodes = [{"level": node.level, "position": node.number, "hash": node.hash} for node in nodes]
         insert_new(schema.audit_nodes).run(connection, rows_of_nodes)
     head = {"size": frontier.size, "peaks": frontier.peaks, **_HEAD}
     (insert_new(schema.audit_head) if is_new else move_log_head()).run(connection, [head])

@@ -43,7 +43,7 @@ def log_problems(connection: Connection, tree: Frontier) -> Iterator[Problem]:
             yield _changed(entry)
             last_named = entry.position
         for node in tree.append(hashed):
-            first = node.index << node.level
+            first = node.number << node.level
             if last_named < first and _stored_hash(connection, node) != node.hash:
                 yield Problem(_LOG, _positions(first, tree.size), "have changed since they were stored")
                 last_named = entry.position
@@ -72,7 +72,7 @@ def _changed(entry: Entry) -> Problem:
 
 def _stored_hash(connection: Connection, node: TileNode) -> Any:
     table = schema.audit_nodes
-    where = (table.c.level == node.level, table.c.position == node.index)
+    where = (table.c.level == node.level, table.c.position == node.number)
     return connection.execute(select(table.c.hash).where(*where)).scalar()
 
 

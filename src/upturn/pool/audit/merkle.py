@@ -42,7 +42,8 @@ class TileNode(NamedTuple):
     """A node at a level that is a multiple of ``TILE_LEVELS``, with all of its leaves."""
 
     level: int
-    index: int
+    number: int
+    """Its index at the level."""
     hash: bytes
 
 
