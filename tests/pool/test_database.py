@@ -11,6 +11,7 @@ from sqlalchemy import Engine, event, text
 from upturn.errors import StoreError
 from upturn.pool import Pool
 from upturn.pool.database import reading_engine, writing_engine
+from upturn.pool.schema import HEAD
 from upturn.pool.store import WriterLock
 from upturn.records import Task
 
@@ -98,7 +99,7 @@ def test_newer_pool_is_rejected_for_readers_too(path: Path) -> None:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.close()
     for read_only in (True, False):
-        with pytest.raises(StoreError, match="reads up to '0006'; use the version of Upturn that wrote it"):
+        with pytest.raises(StoreError, match=f"reads up to '{HEAD}'; use the version of Upturn that wrote it"):
             Pool.open(path, read_only=read_only)
 
 
