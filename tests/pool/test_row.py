@@ -10,7 +10,7 @@ import pytest
 
 from upturn.errors import RecordError
 from upturn.pool import ALL_TENANTS, Pool
-from upturn.pool.row import row_of
+from upturn.pool.row import ready_row
 from upturn.pool.statistics import counts
 from upturn.records import (
     Action,
@@ -62,7 +62,7 @@ def test_unreadable_values_inside_json_fields_are_rejected(pool: Pool, make_poin
 def test_unreadable_usage_is_rejected(make_point: MakePoint, usage: Usage) -> None:
     _, trajectory, _ = make_point("a")
     with pytest.raises(RecordError, match=r"usage|prompt_tokens"):
-        row_of(replace(trajectory, usage=usage))
+        ready_row(replace(trajectory, usage=usage))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_unreadable_usage_is_rejected(make_point: MakePoint, usage: Usage) -> No
 )
 def test_records_with_values_of_other_types_are_rejected(record: Any) -> None:
     with pytest.raises(RecordError, match="not a"):
-        row_of(record)
+        ready_row(record)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_records_with_values_of_other_types_are_rejected(record: Any) -> None:
 def test_unreadable_trajectory_is_rejected(make_point: MakePoint, changes: dict[str, Any]) -> None:
     _, trajectory, _ = make_point("a")
     with pytest.raises(RecordError):
-        row_of(replace(trajectory, **changes))
+        ready_row(replace(trajectory, **changes))
 
 
 def test_numpy_numbers_are_stored_as_numbers(pool: Pool, make_point: MakePoint) -> None:
@@ -110,7 +110,7 @@ def test_numpy_numbers_are_stored_as_numbers(pool: Pool, make_point: MakePoint) 
 
 def test_number_too_large_for_its_column_is_rejected() -> None:
     with pytest.raises(RecordError, match="value of 'f' must be at most 2147483647, got one of 1001 bits"):
-        row_of(Feedback("f", "episode", "t", "thumbs", 2**1000))
+        ready_row(Feedback("f", "episode", "t", "thumbs", 2**1000))
 
 
 def test_observation_that_is_not_text_is_rejected(make_point: MakePoint) -> None:
@@ -118,4 +118,4 @@ def test_observation_that_is_not_text_is_rejected(make_point: MakePoint) -> None
     with pytest.raises(
         RecordError, match=r"Trajectory 'trajectory-a' cannot be written as JSON: .*field_name='text'"
     ):
-        row_of(replace(trajectory, final_observation=Observation(5)))  # type: ignore[arg-type]
+        ready_row(replace(trajectory, final_observation=Observation(5)))  # type: ignore[arg-type]

@@ -1,15 +1,13 @@
 from pathlib import Path
 
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Dialect, Engine, inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-import upturn.pool.schema
+from tests.pool.migration import MIGRATIONS, upgrade
 from upturn.pool import Pool
 from upturn.pool.database import writing_engine
 from upturn.pool.row import digest
@@ -17,16 +15,6 @@ from upturn.pool.schema import HEAD, metadata
 from upturn.records import Task
 
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
-MIGRATIONS = Path(upturn.pool.schema.__file__).parent / "migrations"
-
-
-def run_migrations(engine: Engine, revision: str = "head") -> None:
-    """Creates the tables by migrations alone."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
 
 
 def tables_of(engine: Engine) -> set[tuple[str, str]]:
@@ -43,7 +31,7 @@ def tables_of(engine: Engine) -> set[tuple[str, str]]:
 def test_migrations_and_schema_create_the_same_tables(tmp_path: Path) -> None:
     Pool.open(tmp_path / "pool.db").close()
     created, migrated = writing_engine(tmp_path / "pool.db"), writing_engine(tmp_path / "migrated.db")
-    run_migrations(migrated)
+    upgrade(migrated)
     assert tables_of(created) == tables_of(migrated)
     for engine in (created, migrated):
         with engine.connect() as connection:
@@ -55,7 +43,7 @@ def test_migrations_and_schema_create_the_same_tables(tmp_path: Path) -> None:
 
 def test_migrated_pool_stores_records(tmp_path: Path) -> None:
     engine = writing_engine(tmp_path / "migrated.db")
-    run_migrations(engine)
+    upgrade(engine)
     engine.dispose()
     with Pool.open(tmp_path / "migrated.db") as pool:
         assert pool.append(Task("t", "do", "mail", "office")) == 1
@@ -73,7 +61,7 @@ def test_decisions_of_the_first_revision_get_their_agent(tmp_path: Path) -> None
     """The agent is that of the stored version; the id of a version that is not stored is split at the last @."""
     path = tmp_path / "pool.db"
     engine = writing_engine(path)
-    run_migrations(engine, "0001")
+    upgrade(engine, "0001")
     chosen = {"d1": "nano@home@1", "d2": "rules@2", "d3": "nano@home@1"}
     insert = text(
         "INSERT INTO decisions"

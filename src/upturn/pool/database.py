@@ -325,6 +325,12 @@ def insert_new(table: Table) -> Statement:
 
 
 @cache
+def column_by_id(table: Table, column: str) -> Statement:
+    """Reads one column of the row with the given ``id``."""
+    return _compiled(select(table.c[column]).where(table.c.id == bindparam("id")))
+
+
+@cache
 def log_head() -> Statement:
     """Reads ``size`` and ``peaks`` of the audit log; no row = it is empty."""
     return _compiled(select(audit_head.c.size, audit_head.c.peaks).where(audit_head.c.id == bindparam("id")))

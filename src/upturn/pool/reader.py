@@ -4,7 +4,7 @@ Long reads are paged, so that a slow consumer does not keep a transaction open. 
 page are not returned.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,6 +23,7 @@ from upturn.pool.selection import (
     latest_evaluation,
     select_trajectories,
 )
+from upturn.pool.tokens import load_blobs, unpack_rows
 from upturn.records import (
     AgentLimits,
     AgentVersion,
@@ -34,6 +35,7 @@ from upturn.records import (
     Run,
     Snapshot,
     Task,
+    TokenRow,
     Trajectory,
     from_fields,
 )
@@ -148,13 +150,15 @@ class PoolReader:
             page = trajectory_ids[start : start + _PAGE]
             with self.engine.connect() as connection:
                 rows = connection.execute(query.where(schema.trajectories.c.id.in_(page))).all()
+                packed = ((row.tenant, row.tokens) for row in rows) if has_tokens else ()
+                blobs = load_blobs(connection, packed)
             # with the tenant in the query, SQLite would read all of the tenant's trajectories for each page
             by_id = {row.id: row for row in rows if tenant is ALL_TENANTS or row.tenant == tenant}
             for trajectory_id in page:
                 if trajectory_id not in by_id:
                     raise StoreError(f"no trajectory {trajectory_id!r} is stored for {tenant!r}; check its tenant")
                 row = by_id[trajectory_id]
-                yield read_record(row.id, partial(_experience, row, has_tokens))
+                yield read_record(row.id, partial(_experience, row, blobs if has_tokens else None))
 
     def trajectory_ids(self, record_id: str, *, tenant: Scope) -> list[str]:
         """Returns the ids of all trajectories of a trajectory, task or decision, in the order of arrival."""
@@ -261,7 +265,7 @@ def read_record(record_id: str, decode: Callable[[], RecordT]) -> RecordT:
 
 def _experience_query(has_tokens: bool, until: int) -> Select[Any]:
     latest = latest_evaluation(until)
-    columns = [column for column in schema.trajectories.c if has_tokens or column.name != "rows"]
+    columns = [column for column in schema.trajectories.c if has_tokens or column.name != "tokens"]
     return (
         select(*columns, schema.tasks.c.fields.label("task_fields"), latest.c.fields.label("evaluation_fields"))
         .join(schema.tasks, schema.tasks.c.id == schema.trajectories.c.task_id)
@@ -269,10 +273,13 @@ def _experience_query(has_tokens: bool, until: int) -> Select[Any]:
     )
 
 
-def _experience(row: Any, has_tokens: bool) -> Experience:
-    evaluation = row.evaluation_fields
+def _experience(row: Any, blobs: Mapping[str, Mapping[bytes, bytes]] | None) -> Experience:
+    """Returns the data point of a row; without token rows if ``blobs``, by tenant and digest, is None."""
+    evaluation, rows = row.evaluation_fields, tuple[TokenRow, ...]()
+    if blobs is not None and row.tokens is not None:
+        rows = unpack_rows(row.tokens, blobs[row.tenant])
     return Experience(
         from_fields(Task, row.task_fields),
-        trajectory_of(row, has_tokens=has_tokens),
+        trajectory_of(row, rows),
         None if evaluation is None else from_fields(Evaluation, evaluation),
     )

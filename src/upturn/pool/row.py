@@ -1,21 +1,22 @@
 """Conversion of records to table rows and back.
 
 A trajectory's turns and token rows have columns of their own, so that statistics do not read them; the rest is in
-``fields``. Two records are equal if the digests of their rows are. The digest covers everything except a
-trajectory's wall-clock seconds, which a repeated rollout cannot reproduce.
+``fields``. Token rows are packed (``tokens``). Two records are equal if the digests of their rows are. The digest
+covers everything except a trajectory's wall-clock seconds, which a repeated rollout cannot reproduce; that of token
+rows is of their JSON.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping
-from functools import cache
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-from pydantic import TypeAdapter
-from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer, from_json
+from pydantic_core import PydanticSerializationError, from_json
 from sqlalchemy import Table
 
 from upturn.errors import RecordError
 from upturn.pool import schema
+from upturn.pool.tokens import TokenBlob, has_only_floats, pack_rows, pack_text, serializer
 from upturn.records import (
     AgentLimits,
     AgentVersion,
@@ -54,7 +55,7 @@ PoolRecord: TypeAlias = (
 )
 """A record that the pool stores."""
 
-Values = dict[str, str | int | float | None]
+Values = dict[str, str | int | float | bytes | None]
 """Column values by column name."""
 
 _LARGEST_INTEGER = 2**31 - 1
@@ -69,16 +70,10 @@ class Kind(NamedTuple):
     """Values of the columns for queries, except a tenant that the record inherits."""
 
 
-@cache
-def _serializer(shape: Any) -> SchemaSerializer:
-    # As in the codec of records: by default a NaN inside a JsonValue would become null.
-    return SchemaSerializer(TypeAdapter(shape).core_schema, CoreConfig(ser_json_inf_nan="constants"))
-
-
 def _dump(record: Any, part: object, shape: Any, *, exclude: Any = None) -> str:
     """Returns ``part`` of the record as JSON; raises RecordError for values that cannot be read back."""
     try:
-        text = _serializer(shape).to_json(part, exclude=exclude, warnings="error").decode()
+        text = serializer(shape).to_json(part, exclude=exclude, warnings="error").decode()
     except PydanticSerializationError as exc:
         raise RecordError(
             f"{type(record).__name__} {record.id!r} cannot be written as JSON: {serialization_problem(exc)}"
@@ -153,47 +148,48 @@ class ReadyRow(NamedTuple):
 
     table: Table
     values: Values
+    blobs: tuple[TokenBlob, ...] = ()
+    """What a trajectory's ``tokens`` refer to."""
 
 
 def ready_row(record: PoolRecord, *, recorded_at: float | None = None) -> ReadyRow:
-    """Returns the row of a record, so that storing it takes less time later; raises as ``row_of``.
+    """Returns the record's row, without sequence, and without a tenant that it inherits.
 
-    ``recorded_at``: when another pool stored it; None = it is new.
-    """
-    time: Values = {} if recorded_at is None else {"recorded_at": recorded_at}
-    return ReadyRow(KINDS[type(record)].table, row_of(record) | time)
-
-
-def row_of(record: PoolRecord) -> Values:
-    """Returns the record's row, without sequence and recorded_at, and without a tenant that it inherits.
-
+    ``recorded_at``: when another pool stored it; None = it is new, and gets the time when it is stored.
     Raises RecordError for integers that a column cannot hold, and for values that cannot be read back. The latter
     is tested by reading the row, since an unreadable record would break every read of the pool.
     """
+    kind, blobs = KINDS[type(record)], tuple[TokenBlob, ...]()
     if isinstance(record, Trajectory):
-        texts = _trajectory_texts(record)
+        values, blobs = _trajectory_values(record)
     else:
         text = fields_json(record)
         from_fields(type(record), text)
-        texts = {"id": record.id, "fields": text, "digest": digest(text)}
-    columns = KINDS[type(record)].columns(record)
+        values = {"id": record.id, "fields": text, "digest": digest(text)}
+    columns = kind.columns(record)
     for name, value in columns.items():
         if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
             raise RecordError(
                 f"{name} of {record.id!r} must be at most {_LARGEST_INTEGER}, got one of {value.bit_length()} bits"
             )
-    return columns | texts
+    if recorded_at is not None:
+        columns["recorded_at"] = recorded_at
+    return ReadyRow(kind.table, columns | values, blobs)
 
 
-def _trajectory_texts(trajectory: Trajectory) -> Values:
+def _trajectory_values(trajectory: Trajectory) -> tuple[Values, tuple[TokenBlob, ...]]:
     turns = _dump(trajectory, trajectory.turns, tuple[Turn, ...])
     rows = _dump(trajectory, trajectory.rows, tuple[TokenRow, ...])
     rest = _dump(trajectory, trajectory, Trajectory, exclude={"turns", "rows", "usage"})
     usage = _dump(trajectory, trajectory.usage, Usage)
-    from_fields(Trajectory, _joined(turns, rows, usage, rest))
+    read_back = from_fields(Trajectory, _joined(turns, rows, usage, rest))
     tokens = f"{trajectory.usage.prompt_tokens} {trajectory.usage.written_tokens}"
     hashed = digest(turns, rows, rest, tokens)
-    return {"id": trajectory.id, "turns": turns, "rows": rows, "fields": rest, "digest": hashed}
+    values: Values = {"id": trajectory.id, "turns": turns, "tokens": None, "fields": rest, "digest": hashed}
+    if not read_back.rows:
+        return values, ()
+    packed = pack_rows(read_back.rows, rows) if has_only_floats(trajectory.rows) else pack_text(rows)
+    return values | {"tokens": packed.data}, packed.blobs
 
 
 def digest(*texts: str) -> str:
@@ -206,13 +202,13 @@ def digest(*texts: str) -> str:
     return hasher.hexdigest()
 
 
-def trajectory_of(row: Any, *, has_tokens: bool) -> Trajectory:
-    """Returns the trajectory of a row; without its token rows unless ``has_tokens``."""
-    rows = row.rows if has_tokens else "[]"
+def trajectory_of(row: Any, rows: tuple[TokenRow, ...] = ()) -> Trajectory:
+    """Returns the trajectory of a table's row with these token rows."""
     usage = (
         f'{{"prompt_tokens":{row.prompt_tokens},"written_tokens":{row.written_tokens},"seconds":{row.seconds!r}}}'
     )
-    return from_fields(Trajectory, _joined(row.turns, rows, usage, row.fields))
+    trajectory = from_fields(Trajectory, _joined(row.turns, "[]", usage, row.fields))
+    return replace(trajectory, rows=rows) if rows else trajectory
 
 
 def _joined(turns: str, rows: str, usage: str, rest: str) -> str:

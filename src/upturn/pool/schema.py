@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0007"
+HEAD = "0008"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -71,11 +71,21 @@ trajectories = _ledger(
     _integer("written_tokens"),
     Column("seconds", Float, nullable=False),
     _text("turns"),
-    _text("rows"),
+    Column("tokens", LargeBinary, nullable=True),
 )
+"""``tokens`` has the token rows as ``tokens`` packs them; NULL = there are none."""
 Index("ix_trajectories_task", trajectories.c.task_id, trajectories.c.agent_version)
 Index("ix_trajectories_tenant", trajectories.c.tenant, trajectories.c.sequence)
 Index("ix_trajectories_agent", trajectories.c.agent_version)
+
+token_blobs = Table(
+    "token_blobs",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("digest", LargeBinary, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+"""Ids of prompts that the token rows of several trajectories share; ``digest`` is the hash of ``data``."""
 
 evaluations = _ledger(
     "evaluations",

@@ -56,7 +56,7 @@ class _WriteAccess:
             self._read_journal(path)
             if has_journal:
                 self.journal = Journal(
-                    journal_of(path), lambda rows: self.submit(PreparedBatch(rows, None, (), None))
+                    journal_of(path), lambda rows: self.submit(PreparedBatch(rows, {}, None, (), None))
                 )
 
     def submit(self, batch: PreparedBatch) -> Future[int]:

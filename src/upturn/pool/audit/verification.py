@@ -9,8 +9,9 @@ digests, hashes and the tree anew; signed checkpoints find that.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import groupby, islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, exists, literal, or_, select
@@ -23,6 +24,7 @@ from upturn.pool.audit.log_check import log_problems
 from upturn.pool.audit.merkle import Frontier
 from upturn.pool.audit.problem import Problem
 from upturn.pool.row import KINDS, digest, trajectory_of
+from upturn.pool.tokens import blob_digest, load_blobs, rows_json
 from upturn.records import Trajectory, from_fields
 
 _CLASSES: Mapping[Table, type[Any]] = {kind.table: cls for cls, kind in KINDS.items()}
@@ -46,6 +48,7 @@ def audit_problems(connection: Connection, tree: Frontier) -> Iterator[Problem]:
     for table in LOGGED:
         yield from _record_problems(connection, table)
         yield from _missing_records(connection, table)
+    yield from _blob_problems(connection)
     for table in schema.STATES:
         yield from _row_problems(connection, table)
         yield from _state_problems(connection, table, schema.history)
@@ -93,14 +96,15 @@ def _with_entries(table: Table) -> Select[Any]:
 
 def _record_problems(connection: Connection, table: Table) -> Iterator[Problem]:
     """Compares the rows of a table with their entries, and records with their digests."""
-    for row in connection.execute(_with_entries(table)):
+    rows = connection.execute(_with_entries(table))
+    for row, hashed in _hashed_texts(connection, table, rows):
         kind, record_id = _name(table, row)
         position = row.entry_position
         if position is None:
             yield Problem(kind, record_id, "was added by something else: the audit log has no entry of it")
         elif what := _entry_difference(table, row):
             yield Problem(kind, record_id, f"was changed after it was stored: {what}", position)
-        if table in _CLASSES and (what := _row_problem(table, row, row.remains)):
+        if table in _CLASSES and (what := _row_problem(table, row, hashed, row.remains)):
             yield Problem(kind, record_id, f"was changed after it was stored: {what}", position)
 
 
@@ -116,24 +120,42 @@ def _entry_difference(table: Table, row: Any) -> str:
 
 def _row_problems(connection: Connection, table: Table) -> Iterator[Problem]:
     query = select(table).order_by(table.c.sequence).execution_options(yield_per=_ROWS_AT_ONCE)
-    for row in connection.execute(query):
-        if what := _row_problem(table, row, None):
+    for row, hashed in _hashed_texts(connection, table, connection.execute(query)):
+        if what := _row_problem(table, row, hashed, None):
             yield Problem(table.name, row.id, f"was changed after it was stored: {what}")
 
 
-def _row_problem(table: Table, row: Any, remains: str | None) -> str:
+def _hashed_texts(
+    connection: Connection, table: Table, rows: Iterable[Any]
+) -> Iterator[tuple[Any, Callable[[], list[str]]]]:
+    """Yields rows of a table, with a function that returns what the row's digest covers."""
+    if table is not schema.trajectories:
+        yield from ((row, partial(_own_text, row)) for row in rows)
+        return
+    left = iter(rows)
+    while page := list(islice(left, _ROWS_AT_ONCE)):
+        blobs = load_blobs(connection, ((row.tenant, row.tokens) for row in page))
+        yield from ((row, partial(_trajectory_texts, row, blobs[row.tenant])) for row in page)
+
+
+def _own_text(row: Any) -> list[str]:
+    return [row.fields]
+
+
+def _trajectory_texts(row: Any, blobs: Mapping[bytes, bytes]) -> list[str]:
+    rows = "[]" if row.tokens is None else rows_json(row.tokens, blobs)
+    return [row.turns, rows, row.fields, f"{row.prompt_tokens} {row.written_tokens}"]
+
+
+def _row_problem(table: Table, row: Any, hashed: Callable[[], list[str]], remains: str | None) -> str:
     """Returns how a record differs from its digest or its columns; ``remains`` is the digest of an erased one."""
     if remains == "":
         return "it is marked as erased, and its row is still there"
-    if table is schema.trajectories:
-        hashed = digest(row.turns, row.rows, row.fields, f"{row.prompt_tokens} {row.written_tokens}")
-    else:
-        hashed = digest(row.fields)
-    if hashed != (remains or row.digest):
-        return "its content does not match its digest"
     cls = _CLASSES[table]
     try:
-        record = trajectory_of(row, has_tokens=False) if cls is Trajectory else from_fields(cls, row.fields)
+        if digest(*hashed()) != (remains or row.digest):
+            return "its content does not match its digest"
+        record = trajectory_of(row) if cls is Trajectory else from_fields(cls, row.fields)
     except RecordError as exc:
         return str(exc)
     if record.id != row.id:
@@ -142,6 +164,14 @@ def _row_problem(table: Table, row: Any, remains: str | None) -> str:
         if getattr(row, name) != value:
             return f"its column {name} is {getattr(row, name)!r}, its record says {value!r}"
     return ""
+
+
+def _blob_problems(connection: Connection) -> Iterator[Problem]:
+    query = select(schema.token_blobs).execution_options(yield_per=_ROWS_AT_ONCE)
+    for row in connection.execute(query):
+        if blob_digest(row.data) != row.digest:
+            what = f"of tenant {row.tenant!r} was changed after it was stored"
+            yield Problem(schema.token_blobs.name, row.digest.hex(), what)
 
 
 def _missing_records(connection: Connection, table: Table) -> Iterator[Problem]:

@@ -52,7 +52,7 @@ def open_entries(path: Path) -> sqlite3.Connection:
 
 def entry_of(rows: Rows) -> str:
     """Returns the entry of these rows; not for trajectories, whose fields are in several columns."""
-    parts = [f'["{_NAMES[table]}",{row["fields"]}]' for table, group in rows.items() for row in group]
+    parts = [f'["{_NAMES[table]}",{row["fields"]!s}]' for table, group in rows.items() for row in group]
     return f"[{','.join(parts)}]"
 
 
