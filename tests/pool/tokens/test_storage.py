@@ -132,7 +132,7 @@ def test_upgrade_and_downgrade_keep_every_row(tmp_path: Path, make_point: MakePo
         texts = connection.execute(text("SELECT rows FROM trajectories ORDER BY sequence")).scalars().all()
     engine.dispose()
     assert texts[-1] == "[]"
-    assert texts[0]str().startswith('[{"token_ids":[0,7,14,')
+    assert texts[0].startswith('[{"token_ids":[0,7,14,')
     with Pool.open(path) as pool:
         assert list(pool.trajectories(tenant=ALL_TENANTS)) == before
         assert list(ledger_problems(pool.engine)) == []
