@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
-from sqlalchemy import Connection, Table, func, insert, select, update
+from sqlalchemy import Connection, Table, insert, select, update
 
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
-from upturn.pool.audit import StoredRows, append_entries, last_sequence
-from upturn.pool.database import column_by_id, data_version, insert_new
+from upturn.pool.audit import StoredRows, append_entries
+from upturn.pool.database import backend_in, column_by_id, insert_new, last_numbers
 from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row
 from upturn.pool.tokens import TokenBlob
 from upturn.records import Evaluation, Trajectory, from_fields
@@ -125,19 +125,20 @@ class BatchWriter:
 
     clock: Callable[[], float] = time.time
     _sequence: int = field(default=0, init=False)
-    _seen: tuple[int, int] | None = field(default=None, init=False)
-    """Version of the database that ``_sequence`` belongs to."""
+    _seen: object = field(default=None, init=False)
+    """Version of the database that ``_sequence`` belongs to; None = not known."""
     _stored: list[StoredRows] = field(default_factory=list, init=False)
     """Rows of this transaction, for the audit log. A write that fails adds none: adding is the last it does."""
 
     def start_transaction(self, connection: Connection) -> None:
         """Continues the sequence numbers after the pool's last one, which may be of another process."""
         self._stored.clear()
-        if (version := data_version(connection)) == self._seen:
+        version = backend_in(connection).data_version(connection)
+        if version is not None and version == self._seen:
             return
         self._seen = version
-        contents = connection.execute(select(func.max(schema.call_contents.c.sequence))).scalar() or 0
-        self._sequence = max(contents, last_sequence(connection))
+        last = last_numbers().run(connection, [{}]).fetchone()
+        self._sequence = max((number for number in last if number is not None), default=0)
 
     def end_transaction(self, connection: Connection) -> None:
         """Appends the transaction's rows to the audit log, all at once."""

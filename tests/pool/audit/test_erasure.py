@@ -1,13 +1,12 @@
 """Records that are erased on purpose leave a tombstone, which the check accepts, and nothing else."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, delete, text, update
 
 from upturn.errors import StoreConflictError
-from upturn.pool import Pool, ledger_problems, schema
+from upturn.pool import Location, Pool, ledger_problems, schema
 from upturn.pool.access import admin_acts, record_erasure
 from upturn.pool.audit import Erased
 from upturn.pool.row import digest
@@ -22,8 +21,8 @@ def problems(pool: Pool) -> list[str]:
 
 
 @pytest.fixture
-def pool(tmp_path: Path, make_point: MakePoint) -> Pool:
-    opened = Pool.open(tmp_path / "pool.db")
+def pool(location: Location, make_point: MakePoint) -> Pool:
+    opened = Pool.open(location)
     for name in "ab":
         opened.append(*make_point(name))
     return opened
@@ -53,8 +52,8 @@ def test_erased_rows_are_no_problem_and_the_act_says_who_and_why(pool: Pool, mak
         assert problems(pool) == []
 
 
-def test_sequence_numbers_of_erased_records_are_not_used_again(tmp_path: Path) -> None:
-    with Pool.open(tmp_path / "pool.db") as pool:
+def test_sequence_numbers_of_erased_records_are_not_used_again(location: Location) -> None:
+    with Pool.open(location) as pool:
         pool.append(Task("t1", "do", "mail", "office"), Task("t2", "do", "mail", "office"))
 
         def forget(connection: Connection) -> None:
@@ -62,7 +61,7 @@ def test_sequence_numbers_of_erased_records_are_not_used_again(tmp_path: Path) -
             record_erasure(connection, [Erased("tasks", "t2")], ACT)
 
         pool.write(forget)
-    with Pool.open(tmp_path / "pool.db") as pool:
+    with Pool.open(location) as pool:
         pool.append(Task("t3", "do", "mail", "office"))
         with pool.engine.connect() as connection:
             assert connection.execute(text("SELECT id, sequence FROM tasks")).all() == [("t1", 1), ("t3", 3)]
@@ -83,7 +82,7 @@ def test_what_remains_must_be_what_the_act_left(pool: Pool) -> None:
 
         return work
 
-    with Pool.open(pool.path) as again:
+    with Pool.open(pool.location) as again:
         again.write(overwrite(masked))
         found = problems(again)
         again.write(overwrite(fields))

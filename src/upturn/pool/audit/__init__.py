@@ -7,7 +7,7 @@ records reads ``erasure``.
 
 from upturn.pool.audit.entry import LOGGED, Entry
 from upturn.pool.audit.erasure import ERASURES, Erased, erasure_digest
-from upturn.pool.audit.log import StoredNodes, StoredRows, append_entries, find_entries, last_sequence, read_head
+from upturn.pool.audit.log import StoredNodes, StoredRows, append_entries, find_entries, read_head
 from upturn.pool.audit.merkle import Frontier
 from upturn.pool.audit.problem import Problem
 from upturn.pool.audit.verification import UPGRADE, audit_problems, ledger_problems
@@ -26,7 +26,6 @@ __all__ = [
     "audit_problems",
     "erasure_digest",
     "find_entries",
-    "last_sequence",
     "ledger_problems",
     "read_head",
 ]

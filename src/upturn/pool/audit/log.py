@@ -4,8 +4,7 @@ Entries are appended in the transaction that stores their records, so an undone 
 entries with the hashes of their leaves, every eighth level of inner nodes, and the peaks of the tree: appending
 reads and writes one row besides the entries, and a proof reads at most 256 rows of each stored level.
 
-Another database needs one thing here: concurrent writers must wait for each other from ``read_head`` to the commit
-(on SQLite, transactions of writers exclude each other; on PostgreSQL, lock the row of ``audit_head``).
+Transactions of writers exclude each other (``pool.database``), so positions have no gaps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,17 +33,17 @@ class StoredRows(NamedTuple):
 
 def append_entries(connection: Connection, stored: Iterable[StoredRows]) -> None:
     """Appends an entry for each of the rows."""
-    entries: list[tuple[Any, ...]] = []
+    entries: list[dict[str, Any]] = []
     nodes: list[TileNode] = []
     frontier, is_new = _read_head(connection)
     for table, rows in stored:
         for entry in entries_of(table, rows, frontier.size):
             hashed = entry.hash()
-            entries.append((*entry, hashed))
+            entries.append({**entry._asdict(), "hash": hashed})
             nodes += frontier.append(hashed)
     if not entries:
         return
-    if insert_new(schema.audit_entries).run_values(connection, entries).rowcount != len(entries):
+    if insert_new(schema.audit_entries).run(connection, entries).rowcount != len(entries):
         raise StoreError(
             f"the audit log has entries after its end, {frontier.size - len(entries)}: something else than Upturn "
             "wrote the pool; `upturn pool validate` names what differs, restore a backup"
@@ -70,13 +69,6 @@ def _read_head(connection: Connection) -> tuple[Frontier, bool]:
     if size < 0 or len(peaks) != size.bit_count() * HASH_BYTES:
         raise StoreError(f"the head of the audit log is damaged (size {size}); restore a backup of the pool")
     return Frontier(size, peaks), False
-
-
-def last_sequence(connection: Connection) -> int:
-    """Returns the highest sequence number of a record or state, also of an erased one; 0 = none is stored."""
-    table = schema.audit_entries
-    query = select(table.c.sequence).where(table.c.kind != schema.admin_acts.name)
-    return int(connection.execute(query.order_by(table.c.sequence.desc()).limit(1)).scalar() or 0)
 
 
 def find_entries(connection: Connection, record_id: str) -> list[Entry]:
