@@ -51,20 +51,20 @@ def test_down_and_up_again_gives_the_same_log(path: Path) -> None:
     before = rows(path, *LOG)
     assert len(before[0]) == 308
     assert len(before[1]) == 1
-    migrate(path, "0007", is_up=False)
+    migrate(path, "0008", is_up=False)
     chains = rows(path, "chains")
     assert {row[0]: row[1] for row in chains[0]} == {
         "admin_acts": 1, "evaluations": 2, "history": 1, "tasks": 302, "trajectories": 2
     }  # fmt: skip
-    migrate(path, "0008", is_up=True)
+    migrate(path, "0009", is_up=True)
     assert rows(path, *LOG) == before
     assert problems(path) == []
-    migrate(path, "0007", is_up=False)
+    migrate(path, "0008", is_up=False)
     assert rows(path, "chains") == chains
 
 
 def test_what_the_chains_found_is_still_reported(path: Path, make_point: MakePoint) -> None:
-    migrate(path, "0007", is_up=False)
+    migrate(path, "0008", is_up=False)
     with sqlite3.connect(path) as raw:
         raw.execute("DELETE FROM tasks WHERE id = 'many-7'")
         raw.execute("UPDATE trajectories SET seconds = 7 WHERE id = 'trajectory-a'")
