@@ -14,8 +14,8 @@ from upturn.pool.database.backend import (
     writing_engine,
 )
 from upturn.pool.database.location import Location, PoolUrl, location_of
-from upturn.pool.database.operator import integrity_problems, operator_transaction
-from upturn.pool.database.revision import bring_to_head, check_head, is_at_head
+from upturn.pool.database.operator import integrity_problems, operator_transaction, writers_excluded
+from upturn.pool.database.revision import begin_move, bring_to_head, check_head, end_move, is_at_head
 from upturn.pool.database.sqlite import POOL_ENDINGS
 from upturn.pool.database.sqlite_driver import sqlite_error
 from upturn.pool.database.statement import (
@@ -38,10 +38,12 @@ __all__ = [
     "Statement",
     "backend_in",
     "backend_of",
+    "begin_move",
     "bring_to_head",
     "check_head",
     "column_by_id",
     "driver_of",
+    "end_move",
     "insert_new",
     "integrity_problems",
     "is_at_head",
@@ -54,5 +56,6 @@ __all__ = [
     "reading_engine",
     "rejected",
     "sqlite_error",
+    "writers_excluded",
     "writing_engine",
 ]
