@@ -10,6 +10,7 @@ from upturn.pool.audit.erasure import ERASURES, Erased, erasure_digest
 from upturn.pool.audit.log import StoredNodes, StoredRows, append_entries, find_entries, read_head
 from upturn.pool.audit.merkle import Frontier
 from upturn.pool.audit.problem import Problem
+from upturn.pool.audit.proof import Proof, prove, read_proof
 from upturn.pool.audit.verification import UPGRADE, audit_problems, ledger_problems
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Erased",
     "Frontier",
     "Problem",
+    "Proof",
     "StoredNodes",
     "StoredRows",
     "append_entries",
@@ -27,5 +29,7 @@ __all__ = [
     "erasure_digest",
     "find_entries",
     "ledger_problems",
+    "prove",
     "read_head",
+    "read_proof",
 ]
