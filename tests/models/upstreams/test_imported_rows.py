@@ -63,9 +63,9 @@ def imported(folder: Path, messages: Sequence[Mapping[str, Any]], **extra: objec
     return trajectory
 
 
-def written(rows: Sequence[TokenRow], decode: Callable[[list[int]], str]) -> list[str]:
+def written(rows: Sequence[TokenRow], decode: Callable[[list[int]], object]) -> list[str]:
     """What has loss."""
-    return [decode(list(row.token_ids[span.start : span.stop])) for row in rows for span in row.spans]
+    return [str(decode(list(row.token_ids[span.start : span.stop]))) for row in rows for span in row.spans]
 
 
 def script_of(tokenizer: PreTrainedTokenizerFast) -> Script:
@@ -79,7 +79,7 @@ def test_plain_chat_is_trained_word_for_word(chat_tokenizer: Tokenizers, tmp_pat
     (row,) = imported_rows(imported(tmp_path, WORDS), script_of(tokenizer))
     said = [message["content"] for message in WORDS if message["role"] == "assistant"]
     assert written([row], tokenizer.decode) == [f"{text}{end}" for text in said]
-    text = tokenizer.decode(row.token_ids)
+    text = str(tokenizer.decode(list(row.token_ids)))
     expected = str(tokenizer.apply_chat_template([dict(message) for message in WORDS[:6]], tokenize=False))
     expected = re.sub(r"Today Date: .*", "Today Date: 26 Jul 2024", expected)  # Llama's
     assert text == expected.rstrip("\n")
@@ -103,14 +103,14 @@ def test_calls_of_unknown_tools_are_trained(
     assert first.index("Emma") < first.index("Persuasion")
     assert "Sanditon" in texts[1] and "shelf" not in texts[1]
     assert texts[2].endswith("Emma is on shelf 3.<|im_end|>")
-    prompt = tokenizer.decode(rows[-1].token_ids)
+    prompt = str(tokenizer.decode(list(rows[-1].token_ids)))
     assert prompt.index("shelf 3") < prompt.index("shelf 4") < prompt.index("And?") < prompt.index("none")
     assert ("Finds a book." in prompt) == is_offered
 
 
 def test_nano_is_trained_word_for_word_or_refuses(tmp_path: Path) -> None:
     local = load_local("nano")
-    messages = [
+    messages: list[Json] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "move the mail"},
         {"role": "assistant", "content": "done"},
@@ -135,7 +135,7 @@ def test_nano_is_trained_word_for_word_or_refuses(tmp_path: Path) -> None:
 def test_what_cannot_be_given_back_is_refused_by_name(
     chat_tokenizer: Tokenizers, tmp_path: Path, answer: Json, reason: str
 ) -> None:
-    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", **answer}]
+    messages: list[Json] = [{"role": "user", "content": "hi"}, {"role": "assistant", **answer}]
     with pytest.raises(UnwritableError, match=reason):
         imported_rows(imported(tmp_path, messages), script_of(chat_tokenizer("qwen2_5")))
 
@@ -144,7 +144,7 @@ def test_missing_results_and_thoughts_are_given_back_as_they_are(tmp_path: Path)
     from upturn.dialects import Message, Reasoning, Text, ToolCall
     from upturn.pool import transcript
 
-    messages = [
+    messages: list[Json] = [
         {"role": "assistant", "content": "", "reasoning_content": "Hm.", "tool_calls": [call("A"), call("B")]},
         {"role": "user", "content": "Go on."},
         {"role": "assistant", "content": "Yes.", "reasoning_content": "Well."},
