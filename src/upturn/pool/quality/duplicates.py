@@ -95,4 +95,5 @@ class DuplicateFinder:
         """The least value of each hash function over the runs of words; 64 numbers of 32 bits."""
         hashes = np.unique(np.fromiter(shingles(words, _SHINGLE_WORDS), dtype=np.uint64))
         values = hashes[:, None] * self._factors + self._terms  # modulo 2⁶⁴, of which the upper half is used
-        return (values >> np.uint64(32)).min(axis=0).astype(np.uint32)
+        least: np.ndarray = (values >> np.uint64(32)).min(axis=0)
+        return least.astype(np.uint32)
