@@ -45,7 +45,7 @@ def validate(
     forbidden = [] if held_out is None else _instructions(held_out)
     with Pool.open(pool, read_only=True) as opened:
         damage = integrity_problems(opened.engine)
-        changes = [] if damage else list(ledger_problems(opened.engine))
+        changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
         report = None if damage or changes else validate_quality(opened, tenant=scope, held_out=forbidden)
     points, clean = (0, 0) if report is None else (report.points, report.clean)
     gates = () if report is None else report.gates
