@@ -114,6 +114,8 @@ class PoolConfig(Settings):
     """Tenant that all records of the run belong to. Reads never cross tenants."""
     checkpoints: CheckpointConfig = CheckpointConfig()
     """Signed checkpoints of the audit log."""
+    imported_families: tuple[Name, ...] = ()
+    """Families of imported conversations that supervised and preference training use, besides the trained ones."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields what is wrong with a URL, without the URL, which may have a password."""
