@@ -16,6 +16,7 @@ from upturn.pool.audit import Frontier, audit_problems
 from upturn.pool.checkpoints import (
     Checkpointer,
     checkpoint_problems,
+    checkpointed_pool,
     read_checkpoints,
     read_public_key,
     write_checkpoint,
@@ -151,5 +152,10 @@ def test_checkpoints_are_due_after_entries_or_seconds_and_written_at_the_end(
         assert checkpointer.is_due(10, 0.0)
         assert checkpointer.is_due(1, 1e9)
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["00000000000000000001"]
-    with Checkpointer(location, CheckpointConfig()) as checkpointer:
-        checkpointer.start()
+
+
+def test_a_pool_has_checkpoints_if_a_folder_is_named(location: Location, tmp_path: Path) -> None:
+    for settings in (CheckpointConfig(), CheckpointConfig(folder=str(tmp_path / "audit"))):
+        with checkpointed_pool(location, settings) as pool:
+            pool.append(Task("t", "do", "mail", "office"))
+    assert [path.name for path in (tmp_path / "audit" / "checkpoints").iterdir()] == ["00000000000000000001"]

@@ -4,7 +4,7 @@ Not here: the log (``upturn.pool.audit``). Start with ``note``, the signature, t
 """
 
 from upturn.pool.checkpoints.checkpoint import Checkpoint, checkpoint_problems, read_checkpoints, write_checkpoint
-from upturn.pool.checkpoints.checkpointer import Checkpointer
+from upturn.pool.checkpoints.checkpointer import Checkpointer, checkpointed_pool
 from upturn.pool.checkpoints.note import KEY_FILE, PUBLIC_KEY_FILE, read_public_key
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Checkpoint",
     "Checkpointer",
     "checkpoint_problems",
+    "checkpointed_pool",
     "read_checkpoints",
     "read_public_key",
     "write_checkpoint",

@@ -1,6 +1,8 @@
 """Writes checkpoints while a pool is open for writing."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
@@ -14,6 +16,7 @@ from upturn.errors import StoreError
 from upturn.pool.audit import read_head
 from upturn.pool.checkpoints.checkpoint import write_checkpoint
 from upturn.pool.database import Location, reading_engine
+from upturn.pool.store import Pool
 
 _LOOK_SECONDS = 1.0
 """Time between two looks at the log's size, which is one row."""
@@ -78,3 +81,13 @@ class Checkpointer:
         except StoreError:
             _log.exception("no checkpoint of the audit log was written; the next try follows")
         self._since = monotonic()
+
+
+@contextmanager
+def checkpointed_pool(
+    location: str | Location, settings: CheckpointConfig, *, has_journal: bool = False
+) -> Iterator[Pool]:
+    """A pool that is open for writing, whose log gets checkpoints; raises as ``Pool.open``."""
+    with Checkpointer(location, settings) as checkpointer, Pool.open(location, has_journal=has_journal) as pool:
+        checkpointer.start()
+        yield pool
