@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from upturn.errors import StoreError
-from upturn.pool.audit import Problem, read_head
-from upturn.pool.audit.merkle import HASH_BYTES, TreeHead
+from upturn.pool.audit import HASH_BYTES, Problem, TreeHead, read_head
 from upturn.pool.checkpoints.note import PublicKey, open_signer, signed_body, write_new
 from upturn.pool.database import Location, check_head, reading_engine
 
