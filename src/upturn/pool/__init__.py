@@ -7,6 +7,7 @@ Start with ``store``, then ``reader`` and ``selection``.
 
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
+from upturn.pool.batches import Axis, Batch, BatchCriteria, BatchPoint, Priorities, freeze_batch, get_batch, redraw
 from upturn.pool.database import POOL_ENDINGS, integrity_problems
 from upturn.pool.exports import Choice, PoolExport
 from upturn.pool.feedback import ingest_feedback
@@ -25,6 +26,10 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "Axis",
+    "Batch",
+    "BatchCriteria",
+    "BatchPoint",
     "Choice",
     "Coverage",
     "Experience",
@@ -35,6 +40,7 @@ __all__ = [
     "PoolReader",
     "PoolRecord",
     "PoolSink",
+    "Priorities",
     "ReadyRow",
     "RolloutKey",
     "Scope",
@@ -50,6 +56,8 @@ __all__ = [
     "deployment_pairs",
     "experiences_in",
     "find_snapshot",
+    "freeze_batch",
+    "get_batch",
     "import_export",
     "ingest",
     "ingest_feedback",
@@ -59,6 +67,7 @@ __all__ = [
     "missing_reward",
     "readiness",
     "ready_row",
+    "redraw",
     "statistics",
     "take_snapshot",
     "take_snapshot_of",

@@ -16,7 +16,8 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.audit import extend_chain
-from upturn.pool.database import column_by_id, data_version, insert_new
+from upturn.pool.database import columns_by_id, data_version, insert_new
+from upturn.pool.points import add_points
 from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row
 from upturn.pool.tokens import TokenBlob
 from upturn.records import Evaluation, Trajectory, from_fields
@@ -146,6 +147,7 @@ class BatchWriter:
         if batch.rollout is not None and _is_stored(connection, batch.rollout):
             return 0
         new = 0
+        added: dict[Table, Sequence[Values]] = {}
         for table, rows in batch.rows.items():
             if table in schema.STATES:
                 new += self._put_states(connection, table, rows)
@@ -153,7 +155,9 @@ class BatchWriter:
                 _complete(connection, table, rows)
                 if table is schema.trajectories:
                     _insert_blobs(connection, rows, batch.blobs)
-                new += self._insert_new(connection, table, rows)
+                added[table] = self._insert_new(connection, table, rows)
+                new += len(added[table])
+        add_points(connection, added.get(schema.trajectories, ()), added.get(schema.evaluations, ()))
         if batch.rollout is not None and batch.rollout_ids:
             key = {"run": batch.rollout.run, "iteration": batch.rollout.iteration}
             positions = [
@@ -165,7 +169,8 @@ class BatchWriter:
             self._write_import(connection, batch.imported)
         return new
 
-    def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
+    def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> Sequence[Values]:
+        """Returns the rows that were not stored."""
         last = self._sequence
         stamped = [self._stamp() | row for row in rows]  # a row of another pool has its own time
         count = insert_new(table).run(connection, stamped).rowcount
@@ -176,7 +181,7 @@ class BatchWriter:
             self._sequence = max([last, *(cast(int, row["sequence"]) for row in new)])
         if new and table is not schema.call_contents:
             extend_chain(connection, table, new)
-        return len(new)
+        return new
 
     def _put_states(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
         changed = 0
@@ -286,7 +291,7 @@ def _column_by_id(connection: Connection, table: Table, column: str, ids: Sequen
     values: dict[Any, Any] = {}
     if len(ids) <= _IDS_ALONE:
         for record_id in ids:
-            if row := column_by_id(table, column).run(connection, [{"id": record_id}]).fetchone():
+            if row := columns_by_id(table, (column,)).run(connection, [{"id": record_id}]).fetchone():
                 values[record_id] = row[0]
         return values
     for start in range(0, len(ids), _IDS_PER_QUERY):

@@ -290,7 +290,7 @@ class Statement(NamedTuple):
 
     Compiling and running one through SQLAlchemy takes about twenty times as long as SQLite takes for the row of a
     model call. Statements are built from the tables, for SQLite: another database gets its
-    dialect in ``_compiled``.
+    dialect in ``compiled``.
     """
 
     text: str
@@ -316,29 +316,30 @@ class Statement(NamedTuple):
 @cache
 def insert_new(table: Table) -> Statement:
     """Inserts rows; one whose id is stored already changes nothing. The cursor's ``rowcount`` is of new rows."""
-    return _compiled(sqlite.insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key)))
+    return compiled(sqlite.insert(table).on_conflict_do_nothing(index_elements=list(table.primary_key)))
 
 
 @cache
-def column_by_id(table: Table, column: str) -> Statement:
-    """Reads one column of the row with the given ``id``."""
-    return _compiled(select(table.c[column]).where(table.c.id == bindparam("id")))
+def columns_by_id(table: Table, columns: tuple[str, ...]) -> Statement:
+    """Reads these columns of the row with the given ``id``."""
+    return compiled(select(*(table.c[name] for name in columns)).where(table.c.id == bindparam("id")))
 
 
 @cache
 def chain_head() -> Statement:
     """Reads ``row_count`` and ``head`` of the chain ``kind``."""
     columns = (chains.c.row_count, chains.c.head)
-    return _compiled(select(*columns).where(chains.c.kind == bindparam("kind")))
+    return compiled(select(*columns).where(chains.c.kind == bindparam("kind")))
 
 
 @cache
 def move_chain() -> Statement:
     """Sets ``row_count`` and ``head`` of the chain ``kind``."""
     new: dict[str, Any] = {"row_count": bindparam("row_count"), "head": bindparam("head")}
-    return _compiled(update(chains).where(chains.c.kind == bindparam("kind")).values(new))
+    return compiled(update(chains).where(chains.c.kind == bindparam("kind")).values(new))
 
 
-def _compiled(clause: Executable) -> Statement:
+def compiled(clause: Executable) -> Statement:
+    """Returns the statement of a clause."""
     compiled: Any = clause.compile(dialect=sqlite.dialect())  # type: ignore[attr-defined]
     return Statement(str(compiled), tuple(compiled.positiontup))

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, Row, Table, func, select
 
 from upturn.errors import RecordError
 from upturn.pool import schema
+from upturn.pool.audit.derived import point_problems
 from upturn.pool.database import chain_head, insert_new, move_chain
 from upturn.pool.row import KINDS, Values, digest, trajectory_of
 from upturn.pool.tokens import blob_digest, load_blobs, rows_json
@@ -48,6 +49,7 @@ def ledger_problems(engine: Engine) -> Iterator[str]:
         for table in schema.LEDGER:
             yield from _row_problems(connection, table)
         yield from _blob_problems(connection)
+        yield from point_problems(connection)
         for table in schema.STATES:
             yield from _state_problems(connection, table, schema.history)
         yield from _state_problems(connection, schema.api_keys, schema.admin_acts)
