@@ -33,6 +33,9 @@ COMMANDS = {
     "routing": Target(
         "benchmarks.commands.routing:bench_routing", "Regret of routing policies; time of a decision."
     ),
+    "privacy": Target(
+        "benchmarks.commands.privacy:bench_privacy", "Personal data that is found, and words that are left alone."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

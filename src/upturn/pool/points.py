@@ -1,7 +1,8 @@
 """The narrow table of data points, from which batches are drawn: a row for each state of a trajectory's evaluation.
 
-A point repeats what criteria ask about, as numbers, so that choosing among them reads no record. What many points share (tenant, family, agent version, …) is a stratum. A later evaluation ends a point
-(``until``) and begins another one, so the points of any earlier sequence number can be read again.
+A point repeats what criteria ask about, as numbers, so that choosing among points reads no record. What many points
+share (tenant, family, agent version, …) is a stratum. A later evaluation ends a point (``until``) and begins another
+one, so the points of any earlier sequence number can be read again.
 
 Points are derived from the records; ``ledger_problems`` compares them.
 """
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import bindparam, select, update
 
 from upturn.pool import schema
-from upturn.pool.database import Statement, columns_by_id, compiled, insert_new
+from upturn.pool.database import Statement, columns_by_id, insert_new
 from upturn.pool.row import Values
 
 
@@ -125,12 +126,11 @@ def _current() -> Statement:
     )
     table = schema.points
     query = select(table).where(table.c.trajectory == trajectory.scalar_subquery(), table.c.until.is_(None))
-    return compiled(query)
+    return Statement(lambda _: query)
 
 
 @cache
 def _end() -> Statement:
-    table = schema.points
-    return compiled(
-        update(table).where(table.c.sequence == bindparam("number")).values({"until": bindparam("end")})
-    )
+    is_point = schema.points.c.sequence == bindparam("number")
+    change = update(schema.points).where(is_point).values({"until": bindparam("end")})
+    return Statement(lambda _: change)

@@ -7,8 +7,8 @@ from sqlalchemy import select, text
 
 from tests.pool.migration import downgrade
 from upturn.errors import StoreConflictError
-from upturn.pool import Pool, ledger_problems, schema
-from upturn.pool.database import writing_engine
+from upturn.pool import Location, Pool, ledger_problems, schema
+from upturn.pool.database import backend_of
 from upturn.records import Evaluation, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -33,15 +33,17 @@ def fill(pool: Pool, make_point: MakePoint) -> None:
     assert pool.append(second, third, *make_point("0", task="t", agent="nano@0")) == 0
 
 
-def test_an_upgrade_makes_the_points_that_the_writer_makes(pool: Pool, make_point: MakePoint) -> None:
+def test_an_upgrade_makes_the_points_that_the_writer_makes(
+    pool: Pool, location: Location, make_point: MakePoint
+) -> None:
     fill(pool, make_point)
     before = rows(pool)
     assert len(before) == 7 + 3, "five trajectories, two of them evaluated later, and three strata"
     pool.close()
-    engine = writing_engine(pool.path)
+    engine = backend_of(location).writing_engine()
     downgrade(engine, "0007")
     engine.dispose()
-    with Pool.open(pool.path) as upgraded:
+    with Pool.open(location) as upgraded:
         assert rows(upgraded) == before
         assert list(ledger_problems(upgraded.engine)) == []
 

@@ -181,7 +181,7 @@ def _show(command: str, drawn: Batch, details: dict[str, JsonValue], *, as_json:
         show_table("points", ("family", "level", "agent version", "verdict", "points"), rows)
 
 
-def _write_points(drawn: Batch, out: Path | None, pool: Path) -> None:
+def _write_points(drawn: Batch, out: Path | None, pool: str) -> None:
     if out is not None:
         with open_output(out, pool) as target:
             target.writelines(json.dumps(point._asdict()) + "\n" for point in drawn.points)
