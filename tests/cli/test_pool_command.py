@@ -14,7 +14,7 @@ from tests.loop.trainers.traffic.traffic_pool import episode, rating, store
 from upturn.cli.ingest import ingest
 from upturn.cli.pool.commands import pool_app
 from upturn.dialects import Conversation, Message, ModelAnswer, Text, TokenUsage
-from upturn.errors import IngestError, StoreError, UpturnError
+from upturn.errors import ConfigError, IngestError, StoreError, UpturnError
 from upturn.pool import Pool, PoolExport, missing_reward
 from upturn.pool.access import admin_acts
 from upturn.records import Call, CallContent, Evaluation, GateResult, fields_json
@@ -198,6 +198,20 @@ def test_a_cut_export_exits_with_1_and_another_file_creates_no_pool(filled: Path
     for wrong in (CHATS, tmp_path / "nothing.jsonl"):
         assert isinstance(run("pool", "import", wrong, "--pool", missing).exception, IngestError)
     assert not missing.exists()
+
+
+def test_rows_for_trainers_are_written_and_what_is_omitted_is_named(tmp_path: Path) -> None:
+    path, out = tmp_path / "pool.db", tmp_path / "sft.jsonl"
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    printed = run_json("pool", "export", "--pool", path, "--as", "sft", "--out", out)
+    assert (values(printed), printed["omitted"], printed["as"]) == ({"rows": 2}, {"not_successful": 3}, "sft")
+    assert json.loads(out.read_text().splitlines()[0])["messages"][1] == {"role": "assistant", "content": "42"}
+    streamed = run("pool", "export", "--pool", path, "--as", "sft")
+    assert streamed.stdout == out.read_text()
+    assert "2 rows written; omitted: 3 not_successful" in streamed.stderr
+    assert run("pool", "export", "--pool", path, "--heldout").exit_code == 2
+    for arguments in (("--as", "nonsense"), ("--as", "kto", "--heldout")):
+        assert isinstance(run("pool", "export", "--pool", path, *arguments).exception, ConfigError)
 
 
 def test_export_names_unknown_verdicts(filled: Path) -> None:
