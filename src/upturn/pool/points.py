@@ -1,8 +1,8 @@
 """The narrow table of data points, from which batches are drawn: a row for each state of a trajectory's evaluation.
 
-A point repeats what criteria ask about, as numbers, so that choosing among points reads no record. What many points
-share (tenant, family, agent version, …) is a stratum. A later evaluation ends a point (``until``) and begins another
-one, so the points of any earlier sequence number can be read again.
+A point repeats what criteria ask about, as numbers, so that choosing among points reads no record. What many have
+in common (tenant, family, agent version, …) is a stratum. A later evaluation ends a point (``until``) and begins
+another one, so the points of any earlier sequence number can be read again.
 
 Points are derived from the records; ``ledger_problems`` compares them.
 """
