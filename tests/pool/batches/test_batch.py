@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -203,6 +204,6 @@ def test_a_snapshot_that_is_no_batch_or_lost_points_is_refused(filled: Pool) -> 
         ({"balance": ("family", "family")}, "balance must name each axis once"),
     ],
 )
-def test_impossible_criteria_are_refused(change: dict[str, int], message: str) -> None:
+def test_impossible_criteria_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(BatchCriteria(5), **change)

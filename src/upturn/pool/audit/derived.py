@@ -39,14 +39,14 @@ def _expected(connection: Connection, rows: Any) -> dict[int, dict[str, Any]]:
     """Returns the current point of each trajectory by its sequence number."""
     sequences = {row.id: row.sequence for row in rows}
     expected = {
-        row.sequence: point_of(row._mapping, stratum_id(stratum_of(row._mapping, row)), row.task) for row in rows
+        row.sequence: point_of(row._asdict(), stratum_id(stratum_of(row._asdict(), row)), row.task) for row in rows
     }
     table = schema.evaluations
     query = select(table.c.trajectory_id, table.c.verdict, table.c.score, table.c.sequence)
     for row in connection.execute(
         query.where(table.c.trajectory_id.in_(list(sequences))).order_by(table.c.sequence)
     ):
-        expected[sequences[row.trajectory_id]] |= evaluated(row._mapping)
+        expected[sequences[row.trajectory_id]] |= evaluated(row._asdict())
     return expected
 
 
