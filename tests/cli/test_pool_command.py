@@ -1,4 +1,3 @@
-import gzip
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -270,7 +269,7 @@ def test_export_to_a_device_creates_no_other_file(filled: Path) -> None:
 
 @pytest.mark.parametrize("file_format", ["chat", "nonsense"])
 def test_an_unreadable_file_creates_no_pool(tmp_path: Path, file_format: str) -> None:
-    (tmp_path / "packed.jsonl").write_bytes(gzip.compress(CHATS.read_bytes()))
+    (tmp_path / "packed.jsonl").write_text(CHATS.read_text(), encoding="utf-16")
     done = run("ingest", tmp_path / "packed.jsonl", "--format", file_format, "--pool", tmp_path / "pool.db")
     assert isinstance(done.exception, UpturnError)
     assert not (tmp_path / "pool.db").exists()

@@ -41,7 +41,7 @@ def test_an_upgrade_makes_the_points_that_the_writer_makes(
     assert len(before) == 7 + 3, "five trajectories, two of them evaluated later, and three strata"
     pool.close()
     engine = backend_of(location).writing_engine()
-    downgrade(engine, "0007")
+    downgrade(engine, "0008")
     engine.dispose()
     with Pool.open(location) as upgraded:
         assert rows(upgraded) == before
