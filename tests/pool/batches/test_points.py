@@ -41,7 +41,7 @@ def test_an_upgrade_makes_the_points_that_the_writer_makes(
     assert len(before) == 7 + 3, "five trajectories, two of them evaluated later, and three strata"
     pool.close()
     engine = backend_of(location).writing_engine()
-    downgrade(engine, "0008")
+    downgrade(engine, "0009")
     engine.dispose()
     with Pool.open(location) as upgraded:
         assert rows(upgraded) == before
@@ -51,23 +51,23 @@ def test_an_upgrade_makes_the_points_that_the_writer_makes(
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("UPDATE points SET score = 0.9 WHERE trajectory = 2", "points of trajectory 'trajectory-0' were changed"),
+        ("UPDATE points SET score = 0.9 WHERE trajectory = 2", "points 'trajectory-0' was changed"),
         (
             "UPDATE points SET verdict = 'success' WHERE evaluation IS NULL",
-            "points of trajectory 'trajectory-bare'",
+            "points 'trajectory-bare' was changed",
         ),
-        ("DELETE FROM points WHERE trajectory = 2", "points of trajectory 'trajectory-0' were changed"),
-        ("UPDATE points SET trajectory = 999 WHERE trajectory = 2", "points of trajectory 'trajectory-0'"),
+        ("DELETE FROM points WHERE trajectory = 2", "points 'trajectory-0' was changed"),
+        ("UPDATE points SET trajectory = 999 WHERE trajectory = 2", "points 'trajectory-0' was changed"),
         (
             "INSERT INTO points SELECT 999, NULL, stratum, 999, task, NULL, verdict, 0, 0, 1 FROM points LIMIT 1",
-            "points has 6 current rows, there are 5 trajectories; rows were added or deleted",
+            "points has 6 current rows for 5 trajectories; rows were added or deleted",
         ),
     ],
 )
 def test_changed_points_are_named(pool: Pool, make_point: MakePoint, statement: str, message: str) -> None:
     fill(pool, make_point)
     pool.write(lambda connection: connection.execute(text(statement)))
-    assert any(problem.startswith(message) for problem in ledger_problems(pool.engine))
+    assert any(str(problem).startswith(message) for problem in ledger_problems(pool.engine))
 
 
 def test_a_refused_batch_leaves_no_points(pool: Pool, make_point: MakePoint) -> None:

@@ -3,9 +3,11 @@
 import typer
 
 from upturn.cli.pool.batches import batch, snapshot
+from upturn.cli.pool.card import card
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
+from upturn.cli.pool.move import move
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
 from upturn.cli.pool.statistics import show, stats
@@ -18,6 +20,7 @@ pool_app.command("calls")(calls)
 pool_app.command("batch")(batch)
 pool_app.command("snapshot")(snapshot)
 pool_app.command("copy")(copy)
+pool_app.command("move")(move)
 pool_app.command("seal")(seal)
 pool_app.command("tasks")(tasks)
 pool_app.command("validate")(validate)
@@ -25,3 +28,4 @@ pool_app.command("show")(show)
 pool_app.command("export")(export_records)
 pool_app.add_typer(quarantine_app, name="quarantine", help="Lines of imported files that could not be used.")
 pool_app.command("import")(import_records)
+pool_app.command("card")(card)

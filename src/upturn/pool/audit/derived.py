@@ -6,12 +6,13 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from upturn.pool import schema
+from upturn.pool.audit.problem import Problem
 from upturn.pool.points import evaluated, point_of, stratum_id, stratum_of
 
 _ROWS_AT_ONCE = 500
 
 
-def point_problems(connection: Connection) -> Iterator[str]:
+def point_problems(connection: Connection) -> Iterator[Problem]:
     """Yields the trajectories whose current point differs from their records, and a wrong number of points."""
     table = schema.trajectories
     wanted = (table.c.id, table.c.tenant, table.c.agent_version, table.c.origin, table.c.outcome)
@@ -26,13 +27,15 @@ def point_problems(connection: Connection) -> Iterator[str]:
         stored = _stored(connection, [row.sequence for row in rows])
         for row in rows:
             if stored.get(row.sequence) != expected[row.sequence]:
-                yield f"points of trajectory {row.id!r} were changed after they were stored: they are not its own"
+                yield Problem("points", row.id, "was changed after it was stored: it is not what the records say")
         last = rows[-1].sequence
     current = select(func.count()).select_from(schema.points).where(schema.points.c.until.is_(None))
     count = connection.execute(current).scalar_one()
     trajectories = connection.execute(select(func.count()).select_from(table)).scalar_one()
     if count != trajectories:
-        yield f"points has {count} current rows, there are {trajectories} trajectories; rows were added or deleted"
+        yield Problem(
+            "points", "", f"has {count} current rows for {trajectories} trajectories; rows were added or deleted"
+        )
 
 
 def _expected(connection: Connection, rows: Any) -> dict[int, dict[str, Any]]:
