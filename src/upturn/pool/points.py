@@ -64,7 +64,9 @@ class _Task(NamedTuple):
     sequence: int
 
 
-def add_points(connection: Any, trajectories: Sequence[Values], evaluations: Sequence[Values]) -> None:
+def add_points(
+    connection: Any, trajectories: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]
+) -> None:
     """Stores the points of new trajectories and of new evaluations, whose rows are stored already."""
     points: dict[Any, dict[str, Any]] = {}
     strata: dict[int, Stratum] = {}
@@ -111,7 +113,7 @@ def evaluated(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ended(connection: Any, evaluation: Values) -> dict[str, Any]:
+def _ended(connection: Any, evaluation: Mapping[str, Any]) -> dict[str, Any]:
     """Ends the current point of the evaluation's trajectory, and returns its values."""
     row = _current().run(connection, [{"trajectory_id": evaluation["trajectory_id"]}]).fetchone()
     point = dict(zip(schema.points.c.keys(), row, strict=True))
