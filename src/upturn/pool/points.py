@@ -17,7 +17,6 @@ from sqlalchemy import bindparam, select, update
 
 from upturn.pool import schema
 from upturn.pool.database import Statement, columns_by_id, insert_new
-from upturn.pool.row import Values
 
 
 class Stratum(NamedTuple):
