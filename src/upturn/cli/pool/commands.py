@@ -11,6 +11,7 @@ from upturn.cli.pool.lineage import show_lineage
 from upturn.cli.pool.move import move
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
+from upturn.cli.pool.report import report
 from upturn.cli.pool.restoring import restore, try_restore
 from upturn.cli.pool.statistics import show, stats
 from upturn.cli.pool.validation import validate
@@ -26,6 +27,7 @@ pool_app.command("move")(move)
 pool_app.command("seal")(seal)
 pool_app.command("tasks")(tasks)
 pool_app.command("validate")(validate)
+pool_app.command("report")(report)
 pool_app.command("show")(show)
 pool_app.command("export")(export_records)
 pool_app.add_typer(quarantine_app, name="quarantine", help="Lines of imported files that could not be used.")

@@ -8,9 +8,10 @@ from upturn import __version__
 from upturn.interval import Interval, bootstrap_mean, paired_bootstrap
 from upturn.loop.cycle import ReadinessReport
 from upturn.loop.demo.demo import Facts
-from upturn.loop.demo.results import COVERAGE_BARS, Resources
+from upturn.loop.demo.results import Resources
 from upturn.loop.evaluation import HeldoutResult, Mark, families_of, levels_of
 from upturn.loop.run import Context
+from upturn.pool.quality import COVERAGE_BARS
 from upturn.records import Decision, Result
 from upturn.report import (
     Canary,

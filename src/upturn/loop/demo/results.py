@@ -8,10 +8,8 @@ from upturn.loop.cycle import ReadinessReport
 from upturn.loop.demo.demo import Facts
 from upturn.loop.demo.plan import DemoPlan
 from upturn.loop.evaluation import HeldoutResult, families_of, levels_of
+from upturn.pool.quality import COVERAGE_BARS
 from upturn.records import JsonValue, Release, Result
-
-COVERAGE_BARS = {"routing": 1.0, "execution": 0.95, "evaluation": 0.90, "agents": 1.0}
-"""Smallest shares, in the order of ``Facts.coverage``."""
 
 
 class Resources(NamedTuple):

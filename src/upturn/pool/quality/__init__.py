@@ -4,13 +4,14 @@ Not here: statistics of agents and families (``upturn.pool.statistics``). Start 
 ``inspection`` has those of one data point, ``validation`` those of a whole selection.
 """
 
-from upturn.pool.quality.coverage import IMPORTED, Coverage, Share, coverage
+from upturn.pool.quality.coverage import COVERAGE_BARS, IMPORTED, Coverage, Share, coverage
 from upturn.pool.quality.gate import GATES, Gate
 from upturn.pool.quality.inspection import inspect, missing_reward
 from upturn.pool.quality.readiness import check, readiness, survey
 from upturn.pool.quality.validation import GateReport, ValidationReport, validate_quality
 
 __all__ = [
+    "COVERAGE_BARS",
     "GATES",
     "IMPORTED",
     "Coverage",

@@ -14,6 +14,8 @@ from upturn.pool.reader import PoolReader
 from upturn.pool.schema import agent_versions, decisions, evaluations, rollouts, tasks, trajectories
 from upturn.pool.selection import Scope, in_scope
 
+COVERAGE_BARS = {"routing": 1.0, "execution": 0.95, "evaluation": 0.90, "agents": 1.0}
+"""The share of each step that a service should reach, by the fields of ``Coverage``."""
 IMPORTED = "imported"
 """Environment of imported tasks."""
 

@@ -1,0 +1,147 @@
+"""``upturn pool report``: the page of a pool."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from sqlalchemy import func, select
+
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
+from upturn.cli.output import emit
+from upturn.interval import wilson_interval
+from upturn.pool import (
+    ALL_TENANTS,
+    Coverage,
+    Pool,
+    PoolReader,
+    Scope,
+    Selection,
+    counts,
+    coverage,
+    integrity_problems,
+    ledger_problems,
+    schema,
+    statistics,
+)
+from upturn.pool.quality import COVERAGE_BARS, GateReport, validate_quality
+from upturn.pool.selection import in_scope
+from upturn.pool.statistics import history
+from upturn.pool.statistics.history import DAY
+from upturn.records import Result
+from upturn.report.content import CoverageRow, Estimate
+from upturn.report.pool import GateRow, Group, Outcome, PassRow, Period, PoolReport, Volume, write_pool_report
+
+
+def report(
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    all_tenants: AllTenants = False,
+    family: Families = None,
+    out: Annotated[Path, typer.Option("--out", help="HTML file to write.")] = Path("pool.html"),
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained page: success by family, agent and time with intervals, quality, coverage, cost."""
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+    scope = ALL_TENANTS if all_tenants else tenant
+    selection = Selection(families=tuple(family or ()))
+    with Pool.open(pool, read_only=True) as opened:
+        content = collect(opened, str(pool), scope, selection)
+    write_pool_report(content, out)
+    results = [
+        Result("trajectories", float(content.volume.trajectories)),
+        *([] if content.success is None else [_result("success", content.success)]),
+        *([] if content.clean is None else [_result("clean_share", content.clean)]),
+    ]
+    emit("pool report", results, {"file": str(out), "tenant": content.tenant}, as_json=as_json)
+
+
+def collect(pool: PoolReader, name: str, scope: Scope, selection: Selection) -> PoolReport:
+    """Returns what the page shows."""
+    found, stored, periods = (
+        statistics(pool, tenant=scope, selection=selection),
+        counts(pool, tenant=scope),
+        history(pool, tenant=scope, selection=selection),
+    )
+    checked = validate_quality(pool, tenant=scope, selection=selection)
+    damage = integrity_problems(pool.engine)
+    changes = [] if damage else [str(problem) for problem in ledger_problems(pool.engine)]
+    return PoolReport(
+        pool=name,
+        tenant="all tenants" if scope is ALL_TENANTS else f"tenant {scope}",
+        written_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        volume=Volume(
+            trajectories=found.trajectories,
+            tasks=found.tasks,
+            turns=found.turns,
+            decisions=stored.decisions,
+            feedback=stored.feedback,
+            prompt_tokens=sum(period.prompt_tokens for period in periods),
+            written_tokens=sum(period.written_tokens for period in periods),
+            work_seconds=sum(period.work_seconds for period in periods),
+            cost_usd=_cost(pool, scope),
+            with_tools=found.with_tools,
+            comparable=found.comparable_groups,
+            zero_variance=found.zero_variance_groups,
+        ),
+        success=_success(found.successes, found.successes + found.failures),
+        clean=_success(checked.clean, checked.points),
+        families=tuple(_group(row.family, row.trajectories, row.successes, row.missing) for row in found.families),
+        agents=tuple(
+            _group(row.agent_version, row.trajectories, row.successes, row.missing) for row in found.agents
+        ),
+        periods=tuple(
+            Period(
+                _label(period.start, period.seconds),
+                _success(period.successes, period.trajectories - period.missing),
+                period.trajectories,
+            )
+            for period in periods
+        ),
+        pass_k=tuple(PassRow(entry.k, entry.value, entry.groups) for entry in found.pass_k),
+        gates=tuple(_gate(item) for item in checked.gates),
+        coverage=_coverage(coverage(pool, tenant=scope)),
+        outcomes=tuple(Outcome(outcome, count) for outcome, count in found.outcomes.items()),
+        problems=(*damage, *changes),
+    )
+
+
+def _cost(pool: PoolReader, scope: Scope) -> float | None:
+    table = schema.calls
+    query = select(func.sum(table.c.cost_usd)).where(*in_scope(table.c.tenant, scope))
+    with pool.engine.connect() as connection:
+        total = connection.execute(query).scalar()
+    return None if total is None else float(total)
+
+
+def _success(successes: int, judged: int) -> Estimate | None:
+    if not judged:
+        return None
+    interval = wilson_interval(successes, judged)
+    return Estimate(interval.mean, interval.low, interval.high, judged)
+
+
+def _group(name: str, trajectories: int, successes: int, missing: int) -> Group:
+    return Group(name, _success(successes, trajectories - missing), trajectories, missing)
+
+
+def _gate(item: GateReport) -> GateRow:
+    example = f"{item.examples[0].record_id}: {item.examples[0].problem}" if item.examples else ""
+    return GateRow(item.gate.name, item.gate.meaning, item.gate.is_required, item.points, item.failed, example)
+
+
+def _coverage(covered: Coverage) -> tuple[CoverageRow, ...]:
+    return tuple(
+        CoverageRow(name, share.part, share.whole, COVERAGE_BARS[name]) for name, share in covered._asdict().items()
+    )
+
+
+def _label(start: int, seconds: int) -> str:
+    moment = datetime.fromtimestamp(start, UTC)
+    return moment.strftime("%m-%d %H:00" if seconds < DAY else "%Y-%m-%d")
+
+
+def _result(name: str, estimate: Estimate) -> Result:
+    return Result(name, estimate.value, "share", estimate.low, estimate.high, estimate.n)

@@ -1,0 +1,27 @@
+"""The page of a pool: what evidence it holds, how well its agents do, and what is wrong with it.
+
+Not here: reading the pool (``upturn.pool``). Start with ``content``, then ``page``.
+"""
+
+from upturn.report.pool.content import (
+    GateRow,
+    Group,
+    Outcome,
+    PassRow,
+    Period,
+    PoolReport,
+    Volume,
+)
+from upturn.report.pool.page import render_pool, write_pool_report
+
+__all__ = [
+    "GateRow",
+    "Group",
+    "Outcome",
+    "PassRow",
+    "Period",
+    "PoolReport",
+    "Volume",
+    "render_pool",
+    "write_pool_report",
+]
