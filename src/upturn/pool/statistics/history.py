@@ -54,7 +54,9 @@ def history(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHIN
         values = (1, row.verdict == "success", row.verdict == "missing", *row[2:])
         for index, value in enumerate(values):
             entry[index] += float(value)
-    return tuple(
-        Period(start, length, *(int(value) for value in entry[:5]), work_seconds=entry[5])
-        for start, entry in sorted(sums.items())
-    )
+    found: list[Period] = []
+    for start, (*counts, work_seconds) in sorted(sums.items()):
+        trajectories, successes, missing, prompt_tokens, written_tokens = map(int, counts)
+        tokens = (prompt_tokens, written_tokens)
+        found.append(Period(start, length, trajectories, successes, missing, *tokens, work_seconds))
+    return tuple(found)
