@@ -22,7 +22,17 @@ from upturn.errors import ConfigError, IngestError, RecordError, StoreConflictEr
 from upturn.pool import schema
 from upturn.pool.batch import store_page
 from upturn.pool.imported import Imported, Place, Quarantined
-from upturn.pool.ingestion.formats import NAME_RULE, READERS, Conversation, Defaults, Line, LineError, is_name
+from upturn.pool.ingestion.formats import (
+    AUTO,
+    NAME_RULE,
+    READERS,
+    Conversation,
+    Defaults,
+    Line,
+    LineError,
+    detect_format,
+    is_name,
+)
 from upturn.pool.ingestion.place import PlaceFinder, StoredCounts
 from upturn.pool.ingestion.recording import check_kind, open_recording, printable, unreadable
 from upturn.pool.quality import IMPORTED
@@ -44,7 +54,8 @@ _MOST_KEYS = 100
 class IngestOptions(NamedTuple):
     """How to read a file, and for which tenant."""
 
-    format: str
+    format: str = AUTO
+    """``auto`` = it is detected."""
     tenant: str = "default"
     family: str | None = None
     """Family of recordings without one; None = the format's default."""
@@ -56,6 +67,8 @@ class IngestReport(NamedTuple):
     """The result of importing a file."""
 
     path: str
+    format: str
+    """That it has, or was named; empty = an export of Upturn."""
     lines: int
     added: int
     """Number of new trajectories."""
@@ -78,27 +91,27 @@ def ingest(
 
     ``on_read`` gets the number of bytes of the file with each block that is read.
     """
-    check_source(path, options)
+    options = check_source(path, options)
     try:
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         source = digest(content, options.format, options.family or "", options.agent or "")
         earlier = earlier_report(pool, path, options.tenant, source)
         if earlier is not None:
-            return earlier
+            return earlier._replace(format=options.format)
         return _Import(pool, path, options, source).run(on_read)
     except OSError as exc:
         raise unreadable(path, exc) from exc
 
 
-def check_source(path: Path, options: IngestOptions) -> None:
-    """Raises errors in the options or the file, before anything is stored.
+def check_source(path: Path, options: IngestOptions) -> IngestOptions:
+    """Returns the options with the file's format; raises errors in them or the file, before anything is stored.
 
-    UnknownNameError for an unknown format, ConfigError for invalid names, IngestError for a file that cannot be
-    read or is of a kind that is not imported.
+    UnknownNameError for a format that is unknown or cannot be detected, ConfigError for invalid names, IngestError
+    for a file that cannot be read or is of a kind that is not imported.
     """
-    if options.format not in READERS:
-        known = ", ".join(READERS)
+    if options.format not in (AUTO, *READERS):
+        known = ", ".join((*READERS, AUTO))
         raise UnknownNameError(
             f"unknown format {options.format!r}; known: {known}; convert the file to one of them"
         )
@@ -111,6 +124,12 @@ def check_source(path: Path, options: IngestOptions) -> None:
     if problems:
         raise ConfigError(problems)
     check_kind(path)
+    if options.format != AUTO:
+        return options
+    try:
+        return options._replace(format=detect_format(partial(open_recording, path)))
+    except OSError as exc:
+        raise unreadable(path, exc) from exc
 
 
 def earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport | None:
@@ -125,7 +144,7 @@ def earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestRe
         quarantined = tuple(Quarantined(*row) for row in rows)
     keys = _State.read(earlier.state).keys
     return IngestReport(
-        printable(path), earlier.lines, 0, earlier.accepted, quarantined, earlier.quarantined, keys, True
+        printable(path), "", earlier.lines, 0, earlier.accepted, quarantined, earlier.quarantined, keys, True
     )
 
 
@@ -210,6 +229,7 @@ class _Import:
         self._pool.append(imported=self._imported((), (), is_complete=True))
         return IngestReport(
             printable(self._path),
+            self._options.format,
             self._lines,
             self._added,
             self._accepted - self._added,
@@ -286,7 +306,7 @@ class _Import:
             except RecordError as exc:
                 bad.append(_quarantined(entry.line, exc))
         for entry in recorded:
-            self._count_keys(entry.conversation.extra)
+            self._count_keys(entry.conversation.unknown)
         self._last_line = max(entry.line if isinstance(entry, Quarantined) else entry.line.number for entry in page)
         self._lines += len(page)
         self._store(points, bad, places, {entry.line.number: entry.line for entry in recorded})
@@ -332,8 +352,8 @@ class _Import:
             tuple(places),
         )
 
-    def _count_keys(self, extra: Mapping[str, object]) -> None:
-        for key in extra:
+    def _count_keys(self, keys: Sequence[str]) -> None:
+        for key in keys:
             if key in self._keys or len(self._keys) < _MOST_KEYS:
                 self._keys[key] += 1
 
