@@ -277,7 +277,9 @@ def test_any_bytes_are_a_request_or_an_error(noise: bytes, place: int, is_cut: b
         return
 
 
-ODD = st.sampled_from([None, True, -1, 1.5, "", "x", [], {}, [None], [{}], {"role": 1}, "[{", '[{"a": 1}]', [[]]])
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, -1, 1.5, "", "x", [], {}, [None], [{}], {"role": 1}, "[{", '[{"a": 1}]', [[]]]
+)
 
 
 @settings(max_examples=8, phases=[Phase.explicit, Phase.generate], deadline=None)

@@ -88,19 +88,23 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         identity=parse_name(raw.get("id"), "id"),
         tools=tools,
         extra=extra | ({"messages": further} if further else {}),
-        unknown=(*extra, *{f"messages.{key}" for entries in further.values() for key in entries}),
+        unknown=(*extra, *_keys_in(further)),
     )
 
 
-def _unknown_in_messages(messages: object) -> dict[str, dict[str, JsonValue]]:
+def _keys_in(further: dict[str, JsonValue]) -> set[str]:
+    return {f"messages.{key}" for entries in further.values() if isinstance(entries, dict) for key in entries}
+
+
+def _unknown_in_messages(messages: object) -> dict[str, JsonValue]:
     """Returns what the messages have beside the known keys, by index; raises LineError for misspelt ones."""
     if not isinstance(messages, list):
         return {}
-    found: dict[str, dict[str, JsonValue]] = {}
+    found: dict[str, JsonValue] = {}
     for index, message in enumerate(messages):
         if isinstance(message, dict) and not message.keys() <= _MESSAGE_KEYS:
             unknown = unknown_keys(message, _MESSAGE_KEYS)
-            kept = {key: value for key, value in unknown.items() if value is not None}
+            kept: JsonValue = {key: value for key, value in unknown.items() if value is not None}
             if kept:
                 found[str(index)] = kept
     return found

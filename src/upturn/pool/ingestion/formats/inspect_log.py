@@ -179,7 +179,8 @@ def _attached(text: Any, attachments: Mapping[str, Any]) -> Any:
 def _tools(sample: Mapping[str, Any]) -> list[Any]:
     """Returns the tools that the first model call was offered."""
     events: Iterator[Any] = (event for event in sample.get("events") or () if event.get("event") == "model")
-    offered = next(events, {}).get("tools") or ()
+    first: Any = next(events, {})
+    offered = first.get("tools") or ()
     names = ("name", "description", "parameters")
     return [
         {"type": "function", "function": {name: tool[name] for name in names if name in tool}}

@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from upturn.pool.ingestion.formats.conversation import Defaults, Line, LineError, Lines, OpenFile
 from upturn.pool.ingestion.formats.json_text import json_objects
 from upturn.pool.ingestion.formats.recorded import Recorded, conversation_of, printable_name, unit_score
+from upturn.records import JsonValue
 
 OPEN_SAMPLES = 5_000
 """Samples of an event log that wait for their verdicts."""
@@ -78,7 +79,7 @@ def _output_item(row: dict[str, Any]) -> Recorded:
     sample, results = row["sample"], row.get("results") or []
     passed = [result.get("passed") for result in results if isinstance(result, dict)]
     scores = {str(result.get("name")): unit_score(result.get("score")) for result in results}
-    known = {name: score for name, score in scores.items() if score is not None}
+    known: dict[str, JsonValue] = {name: score for name, score in scores.items() if score is not None}
     error = sample.get("error")
     return Recorded(
         [*_messages(sample.get("input"), "user"), *_messages(sample.get("output"), "assistant")],
@@ -86,7 +87,7 @@ def _output_item(row: dict[str, Any]) -> Recorded:
         model=printable_name(sample.get("model")),
         task_id=f"{row.get('eval_id')} {row.get('datasource_item_id')}" if "datasource_item_id" in row else "",
         identity=printable_name(row.get("id")) or None,
-        reward=next(iter(known.values())) if len(known) == 1 else None,
+        reward=next((score for score in scores.values() if score is not None), None) if len(known) == 1 else None,
         success=all(passed) if passed and None not in passed else None,
         error=str(error.get("message", error)) if isinstance(error, dict) and error.get("message") else "",
         extra={"scores": known, "item": row.get("datasource_item")},

@@ -35,9 +35,10 @@ def _recorded(row: Any) -> Recorded:
         raise LineError("a rollout must be an object with prompt and completion")
     task = printable_name(row.get("task"))
     example = printable_name(row.get("example_id"))
+    tools: Any = row.get("tools")
     return Recorded(
         [*_messages(row["prompt"], "user"), *_messages(row["completion"], "assistant")],
-        row.get("tools") if isinstance(row.get("tools"), list) else (),
+        tools if isinstance(tools, list) else (),
         task if task != "default" else "",
         printable_name(row.get("model")),
         f"{task} {example}" if example else "",
