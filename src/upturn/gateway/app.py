@@ -31,6 +31,7 @@ from upturn.gateway.openapi import EPISODE_PATH, describe_calls
 from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.router_state import state_routes
 from upturn.gateway.task_routes import task_routes
+from upturn.gateway.trace_routes import TRACES_PATH, trace_routes
 from upturn.loop.online import OnlineService, TaskQueue, seal_rated
 from upturn.pool.calls import delete_contents
 
@@ -83,13 +84,14 @@ def build_app(parts: Parts) -> FastAPI:
         feedback_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
         state_routes(service, parts.guard, metrics=settings.metrics),
         episode_routes(service, parts.guard, parts.learn),
+        trace_routes(service.pool, parts.guard, max_body_bytes=settings.max_body_bytes),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
         *parts.further,
     ):
         app.include_router(routes)
         endpoints += routes.routes
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, unpacked=(TRACES_PATH,))
     app.add_middleware(_CallerFirst, guard=parts.guard)
     _add_errors(app, endpoints)
     describe_calls(app, service.routes.names)

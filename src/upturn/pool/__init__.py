@@ -14,6 +14,7 @@ from upturn.pool.ingestion import (
     ExportFile,
     IngestOptions,
     LostWordsError,
+    Received,
     Transcript,
     check_source,
     drop_quarantined,
@@ -21,6 +22,7 @@ from upturn.pool.ingestion import (
     ingest,
     is_imported,
     quarantined_lines,
+    receive_traces,
     transcript,
 )
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
@@ -53,6 +55,7 @@ __all__ = [
     "PoolSink",
     "PoolUrl",
     "ReadyRow",
+    "Received",
     "RolloutKey",
     "Scope",
     "Selected",
@@ -83,6 +86,7 @@ __all__ = [
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "receive_traces",
     "rows_of",
     "statistics",
     "take_snapshot",

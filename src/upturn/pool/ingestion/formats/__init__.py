@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 
 from upturn.pool.ingestion.formats.chat import read_chat
 from upturn.pool.ingestion.formats.conversation import (
+    LABEL,
     NAME_RULE,
+    TOOL,
     Conversation,
     Defaults,
     Line,
     LineError,
     Lines,
     OpenFile,
+    Seen,
     is_name,
 )
 from upturn.pool.ingestion.formats.detection import AUTO, detect_format
@@ -22,8 +25,11 @@ from upturn.pool.ingestion.formats.inspect_log import read_inspect
 from upturn.pool.ingestion.formats.json_text import text_lines
 from upturn.pool.ingestion.formats.langfuse import read_langfuse
 from upturn.pool.ingestion.formats.openai_evals import read_openai_evals
-from upturn.pool.ingestion.formats.otlp import read_otlp
+from upturn.pool.ingestion.formats.otlp import read_otlp, request_spans
+from upturn.pool.ingestion.formats.otlp_protobuf import read_request
 from upturn.pool.ingestion.formats.phoenix import read_phoenix
+from upturn.pool.ingestion.formats.span import Span
+from upturn.pool.ingestion.formats.span_groups import span_lines
 from upturn.pool.ingestion.formats.tau_bench import read_tau_bench
 from upturn.pool.ingestion.formats.verifiers_results import read_verifiers
 
@@ -41,15 +47,22 @@ READERS: Mapping[str, Callable[[OpenFile, Defaults], Lines]] = {
 
 __all__ = [
     "AUTO",
+    "LABEL",
     "NAME_RULE",
     "READERS",
+    "TOOL",
     "Conversation",
     "Defaults",
     "Line",
     "LineError",
     "Lines",
     "OpenFile",
+    "Seen",
+    "Span",
     "detect_format",
     "is_name",
+    "read_request",
+    "request_spans",
+    "span_lines",
     "text_lines",
 ]
