@@ -26,12 +26,12 @@ from upturn.gateway.health_routes import health_routes
 from upturn.gateway.http import BodyLimit, cancel, code_of, headers_of, unavailable
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
+from upturn.gateway.observation import TRACES_PATH, trace_routes
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.openapi import EPISODE_PATH, describe_calls
 from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.router_state import state_routes
 from upturn.gateway.task_routes import task_routes
-from upturn.gateway.trace_routes import TRACES_PATH, trace_routes
 from upturn.loop.online import OnlineService, TaskQueue, seal_rated
 from upturn.pool.calls import delete_contents
 
