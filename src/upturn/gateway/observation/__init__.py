@@ -1,4 +1,4 @@
-"""Metrics and traces of the gateway, Prometheus and OpenTelemetry, and traces that clients send to it. Start with ``metrics``."""
+"""Metrics and traces of the gateway, and traces that clients send to it. Start with ``metrics``."""
 
 from upturn.gateway.observation.metrics import CONTENT_TYPE, GatewayMetrics, ServedCall
 from upturn.gateway.observation.telemetry import (
