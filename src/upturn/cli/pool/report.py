@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from sqlalchemy import func, select
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit
@@ -21,15 +20,12 @@ from upturn.pool import (
     coverage,
     integrity_problems,
     ledger_problems,
-    schema,
     statistics,
 )
 from upturn.pool.quality import COVERAGE_BARS, GateReport, validate_quality
-from upturn.pool.selection import in_scope
-from upturn.pool.statistics import history
-from upturn.pool.statistics.history import DAY
+from upturn.pool.statistics import DAY, call_cost, history
 from upturn.records import Result
-from upturn.report.content import CoverageRow, Estimate
+from upturn.report import CoverageRow, Estimate
 from upturn.report.pool import GateRow, Group, Outcome, PassRow, Period, PoolReport, Volume, write_pool_report
 
 
@@ -81,7 +77,7 @@ def collect(pool: PoolReader, name: str, scope: Scope, selection: Selection) -> 
             prompt_tokens=sum(period.prompt_tokens for period in periods),
             written_tokens=sum(period.written_tokens for period in periods),
             work_seconds=sum(period.work_seconds for period in periods),
-            cost_usd=_cost(pool, scope),
+            cost_usd=call_cost(pool, tenant=scope),
             with_tools=found.with_tools,
             comparable=found.comparable_groups,
             zero_variance=found.zero_variance_groups,
@@ -106,14 +102,6 @@ def collect(pool: PoolReader, name: str, scope: Scope, selection: Selection) -> 
         outcomes=tuple(Outcome(outcome, count) for outcome, count in found.outcomes.items()),
         problems=(*damage, *changes),
     )
-
-
-def _cost(pool: PoolReader, scope: Scope) -> float | None:
-    table = schema.calls
-    query = select(func.sum(table.c.cost_usd)).where(*in_scope(table.c.tenant, scope))
-    with pool.engine.connect() as connection:
-        total = connection.execute(query).scalar()
-    return None if total is None else float(total)
 
 
 def _success(successes: int, judged: int) -> Estimate | None:

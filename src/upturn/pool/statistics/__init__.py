@@ -3,7 +3,7 @@
 Not here: quality gates and coverage (``upturn.pool.quality``). Start with ``statistics``.
 """
 
-from upturn.pool.statistics.history import Period, history
-from upturn.pool.statistics.statistics import AgentStatistics, FamilyStatistics, counts, statistics
+from upturn.pool.statistics.history import DAY, Period, history
+from upturn.pool.statistics.statistics import AgentStatistics, FamilyStatistics, call_cost, counts, statistics
 
-__all__ = ["AgentStatistics", "FamilyStatistics", "Period", "counts", "history", "statistics"]
+__all__ = ["DAY", "AgentStatistics", "FamilyStatistics", "Period", "call_cost", "counts", "history", "statistics"]

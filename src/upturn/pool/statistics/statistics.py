@@ -129,6 +129,14 @@ def counts(pool: PoolReader, *, tenant: Scope) -> Counts:
         return Counts(*(connection.execute(query).scalar_one() for query in queries))
 
 
+def call_cost(pool: PoolReader, *, tenant: Scope) -> float | None:
+    """Returns the cost of the stored model calls in US dollars; None = no call has a price."""
+    table = schema.calls
+    query = select(func.sum(table.c.cost_usd)).where(*in_scope(table.c.tenant, tenant))
+    with pool.engine.connect() as connection:
+        return _float(connection.execute(query).scalar())
+
+
 def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING) -> Statistics:
     """Returns the statistics of the selected trajectories, all from one state of the pool."""
     table = schema.trajectories
