@@ -5,7 +5,7 @@ personal data (``upturn.pool.privacy``). Start with ``exporter``.
 """
 
 from upturn.pool.exports.choice import Choice
-from upturn.pool.exports.exporter import PoolExport, anonymise
+from upturn.pool.exports.exporter import PoolExport
 from upturn.pool.exports.form import (
     END_KIND,
     EXPORTED,
@@ -15,6 +15,7 @@ from upturn.pool.exports.form import (
     ExportHeader,
     LineDigest,
 )
+from upturn.pool.privacy import anonymise
 
 __all__ = [
     "END_KIND",
