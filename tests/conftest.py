@@ -7,11 +7,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from upturn.threads import wait_passively
+
+if TYPE_CHECKING:
+    from tests.postgres_server import PostgresServer
+    from upturn.pool import Location
 
 # Before torch is imported, here and in child processes: `make test` has one process for each of two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -48,6 +53,36 @@ def device(request: pytest.FixtureRequest) -> str:
     """Runs the test on the CPU, and on a GPU where there is one."""
     kind: str = request.param
     return kind
+
+
+NO_POSTGRES = "PostgreSQL is not installed: the tests of pools on it are SKIPPED (apt install postgresql)"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Iterator[PostgresServer]":
+    """A PostgreSQL server, which the first test that needs it starts."""
+    from tests.postgres_server import running_server
+
+    with running_server() as server:
+        if server is None:
+            pytest.skip(NO_POSTGRES)
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> "Location":
+    """Runs the test with a pool in a file, and with one on PostgreSQL: the place of a pool without records."""
+    if request.param == "sqlite":
+        return tmp_path / "pool.db"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.clean_pool()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says loudly that half of the pool's tests did not run."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(NO_POSTGRES in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(f"WARNING: {NO_POSTGRES}", red=True, bold=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,7 +27,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
 
 
 def run(pool: Pool, *arguments: str, code: int = 0) -> dict[str, Any]:
-    result = CliRunner().invoke(app, [*arguments, "--pool", str(pool.path), "--json"])
+    result = CliRunner().invoke(app, [*arguments, "--pool", str(pool.location), "--json"])
     assert result.exit_code == code, result.output
     printed: dict[str, Any] = json.loads(result.stdout)
     return printed

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 from upturn.cli.keys import keys_app
 from upturn.errors import UnknownNameError
-from upturn.pool import Pool
+from upturn.pool import Location, Pool
 from upturn.pool.access import KeyStore, key_digest
 from upturn.records import ApiKey
 
 
-def _run(pool: Path, *arguments: str) -> dict[str, Any]:
+def _run(pool: Location, *arguments: str) -> dict[str, Any]:
     """The printed object; errors are raised."""
     result = CliRunner().invoke(keys_app, [*arguments, "--pool", str(pool), "--json"])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -77,11 +77,11 @@ def test_a_budget_without_prices_is_warned_of(tmp_path: Path, monkeypatch: pytes
 
 def test_keys_are_revoked_while_a_gateway_writes(tmp_path: Path) -> None:
     with Pool.open(tmp_path / "pool.db") as pool:
-        added = _run(pool.path, "add", "shop", "--role", "operator", "--tenant", "acme", "--expires-days", "1")
-        revoked = _run(pool.path, "revoke", added["id"], "--who", "ben", "--why", "leaked")
+        added = _run(pool.location, "add", "shop", "--role", "operator", "--tenant", "acme", "--expires-days", "1")
+        revoked = _run(pool.location, "revoke", added["id"], "--who", "ben", "--why", "leaked")
         assert (revoked["state"], revoked["tenant"], revoked["roles"]) == ("revoked", "acme", ["operator"])
-        assert _run(pool.path, "list")["keys"] == [], "another tenant's"
-        assert [key["state"] for key in _run(pool.path, "list", "--all-tenants")["keys"]] == ["revoked"]
+        assert _run(pool.location, "list")["keys"] == [], "another tenant's"
+        assert [key["state"] for key in _run(pool.location, "list", "--all-tenants")["keys"]] == ["revoked"]
 
 
 def test_unknown_roles_and_ids_are_named(tmp_path: Path) -> None:

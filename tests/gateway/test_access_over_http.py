@@ -35,7 +35,7 @@ def add_key(pool: Pool, tenant: str, *roles: Role, usd_per_day: float | None = N
     """A new key of the tenant."""
     made = make_key()
     key = ApiKey(made.id, made.digest, tenant, "test", roles, created_at=0.0, usd_per_day=usd_per_day)
-    with KeyStore(pool.path) as store:
+    with KeyStore(pool.location) as store:
         store.add(key, who="test")
     return made.key
 

@@ -143,4 +143,4 @@ async def test_a_store_that_fails_is_said_without_its_path_and_with_a_time(
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert answer.json()["error"]["message"] == message
     [record] = [record for record in caplog.records if record.name == "upturn.gateway"]
-    assert (record.exc_info, str(pool.path) in record.getMessage()) == (None, True)
+    assert (record.exc_info, str(pool.location) in record.getMessage()) == (None, True)

@@ -1,11 +1,10 @@
 """Data points for the tests of the pool."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from upturn.pool import Pool
+from upturn.pool import Location, Pool
 from upturn.records import (
     Action,
     Evaluation,
@@ -82,6 +81,6 @@ def make_point() -> Callable[..., Point]:
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Pool]:
-    with Pool.open(tmp_path / "pool.db", clock=lambda: 1000.0) as opened:
+def pool(location: Location) -> Iterator[Pool]:
+    with Pool.open(location, clock=lambda: 1000.0) as opened:
         yield opened

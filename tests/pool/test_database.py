@@ -10,7 +10,8 @@ from sqlalchemy import Engine, event, text
 
 from upturn.errors import StoreError
 from upturn.pool import Pool
-from upturn.pool.database import reading_engine, writing_engine
+from upturn.pool.database import reading_engine
+from upturn.pool.database.sqlite import SqliteBackend
 from upturn.pool.schema import HEAD
 from upturn.pool.store import WriterLock
 from upturn.records import Task
@@ -32,12 +33,13 @@ def task_ids(path: Path) -> list[str]:
 
 
 def test_full_disk_is_reported_and_acknowledged_records_stay(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def small_disk(where: Path) -> Engine:
-        engine = writing_engine(where)
+    def small_disk(self: SqliteBackend) -> Engine:
+        engine = whole_disk(self)
         event.listen(engine, "connect", lambda raw, _: raw.execute("PRAGMA max_page_count = 60").close())
         return engine
 
-    monkeypatch.setattr("upturn.pool.store.writing_engine", small_disk)
+    whole_disk = SqliteBackend.writing_engine
+    monkeypatch.setattr(SqliteBackend, "writing_engine", small_disk)
     more = [Task(f"u{number}", "do " + "x" * 2000, "mail", "office") for number in range(200)]
     with Pool.open(path) as pool:
         with pytest.raises(StoreError, match=r"pool\.db' cannot be used .* is full; free some space on its disk"):

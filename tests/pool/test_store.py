@@ -311,7 +311,7 @@ def test_second_writer_is_rejected_with_path_and_process(tmp_path: Path) -> None
     assert str(path) in message
     assert "is being written by process" in message
     with Pool.open(path) as reopened:
-        assert reopened.path == path
+        assert reopened.location == path
 
 
 def test_closed_and_read_only_pools_reject_writes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import typer
 from upturn.cli.options import POOL_PATH, AsJson, PoolPath
 from upturn.cli.output import emit, print_message
 from upturn.errors import IngestError
-from upturn.pool import IngestOptions, Pool, check_source, ingest_feedback
+from upturn.pool import IngestOptions, Pool, check_source, ingest_feedback, location_of, pool_exists
 from upturn.pool import ingest as ingest_conversations
 from upturn.records import Result
 
@@ -44,7 +44,7 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
         _check_feedback_options(options, pool)
     else:
         check_source(file, options)  # before a pool is created
-    details: dict[str, object] = {"file": str(file), "pool": str(pool), "tenant": tenant}
+    details: dict[str, object] = {"file": str(file), "pool": str(location_of(pool)), "tenant": tenant}
     with Pool.open(pool) as opened:
         if is_feedback:
             _, lines, added, known, quarantined = ingest_feedback(opened, file, tenant=tenant)
@@ -67,7 +67,7 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
         raise typer.Exit(1)
 
 
-def _check_feedback_options(options: IngestOptions, pool: Path) -> None:
+def _check_feedback_options(options: IngestOptions, pool: str) -> None:
     """Raises IngestError for options without effect on feedback, or if there is no pool."""
     useless = [
         name for name, value in (("--family", options.family), ("--agent", options.agent)) if value is not None
@@ -76,5 +76,7 @@ def _check_feedback_options(options: IngestOptions, pool: Path) -> None:
         raise IngestError(
             f"{' and '.join(useless)} has no effect with --format feedback, which refers to stored records; omit it"
         )
-    if not pool.is_file():
-        raise IngestError(f"there is no pool {str(pool)!r} that feedback could refer to; name one with --pool")
+    if not pool_exists(pool):
+        raise IngestError(
+            f"there is no pool {str(location_of(pool))!r} that feedback could refer to; name one with --pool"
+        )

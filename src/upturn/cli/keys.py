@@ -12,7 +12,7 @@ import typer
 from upturn.cli.options import CONFIG_PATH, POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
 from upturn.cli.output import emit
 from upturn.errors import ConfigError, UnknownNameError
-from upturn.pool import ALL_TENANTS, Pool
+from upturn.pool import ALL_TENANTS, Pool, pool_exists
 from upturn.pool.access import KeyStore, admin_acts, make_key
 from upturn.records import AdminAct, ApiKey, JsonValue, Role
 
@@ -61,7 +61,7 @@ def add(  # noqa: PLR0913  a command's parameters are its options
     roles = _roles(role or ["client", "feedback"])
     if not name.strip() or not tenant.strip():
         raise ConfigError([f"a key has a name and a tenant, got name {name!r} and tenant {tenant!r}"])
-    if not pool.exists():
+    if not pool_exists(pool):
         Pool.open(pool).close()
     made = make_key()
     now = time()

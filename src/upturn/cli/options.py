@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 ConfigPath = Annotated[Path, typer.Option("--config", help="Path of the configuration file.")]
 Resume = Annotated[str | None, typer.Option("--resume", help="Resume a run: its folder, or 'latest'.")]
-PoolPath = Annotated[Path, typer.Option("--pool", help="Path of the pool.")]
+PoolPath = Annotated[str, typer.Option("--pool", help="File or URL (postgresql://…) of the pool.")]
 Tenant = Annotated[str, typer.Option("--tenant", help="Tenant whose records to use.")]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Use the records of all tenants.")]
 Families = Annotated[list[str] | None, typer.Option("--family", help="Only this task family; repeatable.")]
@@ -31,7 +31,7 @@ MetricsConfig = Annotated[
 ]
 
 CONFIG_PATH = Path("upturn.toml")
-POOL_PATH = Path("upturn.db")
+POOL_PATH = "upturn.db"
 
 
 def read_config(path: Path, *algorithms: str) -> "Config":

@@ -178,7 +178,7 @@ def _quarantined(recording: Recording, limit: int | None) -> dict[str, object]:
 
 @route_app.command("evaluate")
 def evaluate(  # noqa: PLR0913 - a command's parameters are its options
-    pool: Annotated[Path, typer.Argument(help="Path of the pool with the logged decisions.")],
+    pool: Annotated[str, typer.Argument(help="File or URL of the pool with the logged decisions.")],
     *,
     policy: Annotated[
         Path,
@@ -270,11 +270,11 @@ def learn_again(*, pool: PoolPath = POOL_PATH, who: Who, why: Why, as_json: AsJs
     emit("route unfreeze", [], {"frozen": False, "was_frozen": was_frozen}, as_json=as_json)
 
 
-def _opened(path: Path) -> "Pool":
+def _opened(pool: str) -> "Pool":
     """The pool; raises StoreError unless there is one of this version."""
     from upturn.pool import Pool
 
-    return Pool.open(path, beside=True)
+    return Pool.open(pool, beside=True)
 
 
 def _used_results(check: PolicyCheck) -> list[Result]:

@@ -54,7 +54,7 @@ def run_suites(  # noqa: PLR0913 - a command's parameters are its options
         Path | None, typer.Option("--config", help="Path of the configuration file with the agent.")
     ] = None,
     together: Annotated[int, typer.Option(min=1, help="Number of concurrent rollouts.")] = 32,
-    pool: Annotated[Path | None, typer.Option(help="Pool that stores each finished batch.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Pool that stores each finished batch.")] = None,
     resume: Annotated[
         str | None, typer.Option(help="Resume the run with this key in --pool; the other options must be the same.")
     ] = None,
@@ -149,7 +149,7 @@ class _Options:
 
     @contextmanager
     def open_run(
-        self, pool: Path | None, resume: str | None, config: "Config | None"
+        self, pool: str | None, resume: str | None, config: "Config | None"
     ) -> "Iterator[SuiteRun | None]":
         """The run in the pool, started or resumed; None = there is no pool, and nothing is stored."""
         from upturn.loop.evaluation import SuiteRun
@@ -164,8 +164,16 @@ class _Options:
         with Pool.open(pool) as opened:
             run = SuiteRun.start(opened, record) if resume is None else SuiteRun.resume(opened, record)
             config_option = [] if self.config_path is None else ["--config", str(self.config_path)]
-            command = ["upturn", *self._command(), *config_option, "--pool", str(pool), "--resume", run.key]
-            print_message(f"stored in {pool} as {run.key}")
+            command = [
+                "upturn",
+                *self._command(),
+                *config_option,
+                "--pool",
+                str(opened.location),
+                "--resume",
+                run.key,
+            ]
+            print_message(f"stored in {opened.location} as {run.key}")
             with resume_hint(shlex.join(command)):
                 yield run
             run.finish()

@@ -49,7 +49,8 @@ def up(
     wanted = config.gateway.port if port is None else port
     sockets = bind_workers(address, wanted, workers or config.gateway.workers)
     with open_gateway(config, Source(path, os.environ), host=address) as gateway:
-        pool, key = gateway.service.pool.path.absolute(), "needed" if gateway.needs_key else "not needed"
+        location, key = gateway.service.pool.location, "needed" if gateway.needs_key else "not needed"
+        pool = location.absolute() if isinstance(location, Path) else location
         lines = (
             f"gateway at {base_url(address, port_of(sockets[0]))}; stop it with Ctrl-C",
             f"names for `model`: {', '.join(gateway.service.routes.names())}",

@@ -66,6 +66,7 @@ from upturn.config.section import (
     ScheduleConfig,
     TaskConfig,
     TrackerConfig,
+    is_database_url,
 )
 from upturn.config.settings import (
     Count,
@@ -177,6 +178,7 @@ __all__ = [
     "declared_metrics",
     "default_value",
     "dump_settings",
+    "is_database_url",
     "is_loopback",
     "joint_reward",
     "load_config",

@@ -21,7 +21,7 @@ from upturn.config.config import CORE, OPTIONAL, TABLES, Config
 from upturn.config.contradiction import contradictions
 from upturn.config.learning import OptimiserSettings
 from upturn.config.price import PriceConfig
-from upturn.config.section import HUB_NAME, AgentConfig
+from upturn.config.section import HUB_NAME, AgentConfig, is_database_url
 from upturn.config.settings import (
     Raw,
     Settings,
@@ -244,18 +244,21 @@ def _unknown(name: str, known: Collection[str], noun: str) -> str:
     return f"{name}: unknown {noun}; {hint}known: {', '.join(known)}"
 
 
+def _missing_pool_folder(path: str) -> Iterator[str]:
+    if not (folder := Path(path).parent).is_dir():
+        yield f"pool.path = {path!r}: its folder does not exist; create {str(folder)!r} first"
+    if Path(path).is_dir():
+        yield f"pool.path = {path!r} is a folder; name a file"
+
+
 def _missing_resources(config: Config) -> list[str]:
     """Returns problems with files, folders and models that settings name."""
     problems = []
     relative_to = f"(relative to {str(Path.cwd())!r})"
     if Path(config.run.directory).is_file():
         problems.append(f"run.directory = {config.run.directory!r} is a file; name a folder")
-    if config.pool.path and not (folder := Path(config.pool.path).parent).is_dir():
-        problems.append(
-            f"pool.path = {config.pool.path!r}: its folder does not exist; create {str(folder)!r} first"
-        )
-    if config.pool.path and Path(config.pool.path).is_dir():
-        problems.append(f"pool.path = {config.pool.path!r} is a folder; name a file")
+    if config.pool.path and not is_database_url(config.pool.path):
+        problems += _missing_pool_folder(config.pool.path)
     if config.tasks.file and not Path(config.tasks.file).is_file():
         problems.append(f"tasks.file = {config.tasks.file!r} does not exist {relative_to}")
     for setting, model in _local_models(config):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import field
 from typing import Annotated, Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -78,14 +79,37 @@ class TrackerConfig(Settings):
         yield f"use names {', '.join(map(repr, twice))} twice; name each service once" if twice else None
 
 
+def is_database_url(path: str) -> bool:
+    """Whether the path of a pool is the URL of a database server, and not a file."""
+    return "://" in path
+
+
 @settings
 class PoolConfig(Settings):
     """The pool, the database of tasks, trajectories, evaluations and all other records."""
 
     path: FilePath = ""
-    """Database file, which several runs may share. Empty = ``pool.db`` in the run's folder."""
+    """Database file, or URL of a PostgreSQL database (``postgresql://user@host/database``, without a password),
+    which several runs may share. Empty = ``pool.db`` in the run's folder."""
     tenant: Name = "default"
     """Tenant that all records of the run belong to. Reads never cross tenants."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields what is wrong with a URL, without the URL, which may have a password."""
+        if not is_database_url(self.path):
+            return
+        scheme = self.path.partition("://")[0]
+        if scheme not in ("postgresql", "postgres"):
+            yield f"path must be a file or start with postgresql://, got {scheme + '://…'!r}"
+        try:
+            parts = urlsplit(self.path)
+            names = [name for name, _ in parse_qsl(parts.query)]
+        except ValueError:
+            yield "path is no URL that can be read; write postgresql://user@host:port/database"
+            return
+        if parts.password is not None or any("password" in name for name in names):
+            # the configuration is hashed, saved with each run, and shown
+            yield "path must have no password; put it into the variable PGPASSWORD or the file ~/.pgpass"
 
 
 @settings

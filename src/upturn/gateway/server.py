@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -46,7 +45,7 @@ from upturn.loop.run import (
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.threads import cpu_quota, default_threads, usable_cores
 
-POOL_PATH = Path("upturn.db")
+POOL_PATH = "upturn.db"
 """The gateway's pool where the configuration names none, in the current folder."""
 
 _log = logging.getLogger("upturn.gateway")

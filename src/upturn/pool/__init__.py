@@ -7,7 +7,7 @@ Start with ``store``, then ``reader`` and ``selection``.
 
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
-from upturn.pool.database import POOL_ENDINGS, integrity_problems
+from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
 from upturn.pool.exports import Choice, PoolExport
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import ExportFile, IngestOptions, check_source, import_export, ingest
@@ -18,7 +18,8 @@ from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics
-from upturn.pool.store import Pool, PoolSink, copy_pool
+from upturn.pool.store import Pool, PoolSink
+from upturn.pool.transfer import copy_pool
 
 __all__ = [
     "ALL_TENANTS",
@@ -30,11 +31,13 @@ __all__ = [
     "Experience",
     "ExportFile",
     "IngestOptions",
+    "Location",
     "Pool",
     "PoolExport",
     "PoolReader",
     "PoolRecord",
     "PoolSink",
+    "PoolUrl",
     "ReadyRow",
     "RolloutKey",
     "Scope",
@@ -56,7 +59,9 @@ __all__ = [
     "inspect",
     "integrity_problems",
     "ledger_problems",
+    "location_of",
     "missing_reward",
+    "pool_exists",
     "readiness",
     "ready_row",
     "statistics",

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
-from sqlalchemy import Connection, Table, func, insert, select, update
+from sqlalchemy import Connection, Table, insert, select, update
 
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.audit import extend_chain
-from upturn.pool.database import column_by_id, data_version, insert_new
+from upturn.pool.database import backend_in, column_by_id, insert_new, last_numbers
 from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row
 from upturn.pool.tokens import TokenBlob
 from upturn.records import Evaluation, Trajectory, from_fields
@@ -125,16 +125,16 @@ class BatchWriter:
 
     clock: Callable[[], float] = time.time
     _sequence: int = field(default=0, init=False)
-    _seen: tuple[int, int] | None = field(default=None, init=False)
-    """Version of the database that ``_sequence`` belongs to."""
+    _seen: object = field(default=None, init=False)
+    """Version of the database that ``_sequence`` belongs to; None = not known."""
 
     def start_transaction(self, connection: Connection) -> None:
         """Continues the sequence numbers after the pool's last one, which may be of another process."""
-        if (version := data_version(connection)) == self._seen:
+        version = backend_in(connection).data_version(connection)
+        if version is not None and version == self._seen:
             return
         self._seen = version
-        tables = (*schema.LEDGER, schema.call_contents, schema.history)
-        last = [connection.execute(select(func.max(table.c.sequence))).scalar() for table in tables]
+        last = last_numbers().run(connection, [{}]).fetchone()
         self._sequence = max((number for number in last if number is not None), default=0)
 
     def write(self, connection: Connection, batch: PreparedBatch) -> int:

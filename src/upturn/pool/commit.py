@@ -2,25 +2,32 @@
 
 Each write runs in its own savepoint: if it fails, it is undone and its caller gets the error, and the others are
 committed. If the database aborts the whole transaction, e.g. for a full disk, all callers get the error. A call
-returns after the commit.
+returns after the commit. If the connection to a server is lost, the group runs again on the next one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
+from time import monotonic, sleep
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from upturn.errors import StoreError
-from upturn.pool.database import Savepoint
+from upturn.pool.database import Savepoint, backend_in, driver_of, rejected
 
 ResultT = TypeVar("ResultT")
 
 _LARGEST_GROUP = 256
 """Maximum number of writes in one transaction; it limits how long the first one waits."""
+
+_RECONNECT_SECONDS = 20.0
+"""How long writes wait for a server that went away, such as one that restarts, before they are refused."""
+_RECONNECT_PAUSE_SECONDS = 0.1
 
 
 class _Write(NamedTuple):
@@ -36,8 +43,10 @@ class GroupCommitter:
 
         Raises StoreError if the database cannot be opened for writing.
         """
-        engine.connect().close()  # an error in the thread would leave its callers waiting
+        self._connection: Connection | None = engine.connect()  # an error in the thread would be nobody's
+        """None = it was lost."""
         self._engine = engine
+        self._backend = backend_in(engine)
         self._on_begin = on_begin
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._gate = Lock()
@@ -72,11 +81,12 @@ class GroupCommitter:
 
     def _serve(self) -> None:
         is_last = False
-        with self._engine.connect() as connection:
-            while not is_last:
-                group, is_last = self._next_group()
-                if group:
-                    self._commit(connection, group)
+        while not is_last:
+            group, is_last = self._next_group()
+            if group:
+                self._commit(group)
+        if self._connection is not None:
+            self._connection.close()
 
     def _next_group(self) -> tuple[list[_Write], bool]:
         """Waits for a write and returns it with all queued ones, and whether the committer is closed after them."""
@@ -94,29 +104,83 @@ class GroupCommitter:
             group.append(work)
         return group, False
 
-    def _commit(self, connection: Connection, group: list[_Write]) -> None:
-        finished: list[tuple[Future[Any], Any]] = []
-        try:
-            with connection.begin():
-                self._on_begin(connection)
-                for work in group:
-                    savepoint = Savepoint(connection)
-                    try:
-                        result = work.run(connection)
-                        savepoint.keep()
-                    except Exception as exc:  # boundary: the caller gets the error, the others continue
-                        if not savepoint.undo():
-                            raise StoreError(f"the database aborted, nothing is stored: {exc}") from exc
-                        work.future.set_exception(_for_caller(exc))
-                    else:
-                        finished.append((work.future, result))
-        except Exception as exc:  # noqa: BLE001  boundary: nothing was committed, every caller gets the error
-            for work in group:
-                if not work.future.done():
-                    work.future.set_exception(_for_caller(exc))
-            return
-        for future, result in finished:
+    def _commit(self, group: list[_Write]) -> None:
+        """Commits the group; repeats it on another connection if this one is lost before the commit.
+
+        The database is asked whether a commit whose connection was lost is there, so that nothing runs twice.
+        """
+        deadline, unsure = monotonic() + _RECONNECT_SECONDS, _Attempt()
+        while True:
+            attempt, driver = _Attempt(), None
+            try:
+                connection = self._connected()
+                driver = driver_of(connection)
+                with connection.begin():
+                    if unsure.transaction and self._backend.is_committed(connection, unsure.transaction):
+                        attempt = unsure
+                        break
+                    self._run(connection, [work for work in group if not work.future.done()], attempt)
+                break
+            except Exception as exc:  # noqa: BLE001  boundary: nothing is known to be committed
+                if not self._backend.driver.is_lost(driver):
+                    _fail(group, exc)
+                    return
+                self._disconnect()
+                unsure = attempt if attempt.is_complete else unsure
+                if monotonic() > deadline:
+                    _fail(group, exc)
+                    return
+                sleep(_RECONNECT_PAUSE_SECONDS)
+        for future, result in attempt.finished:
             future.set_result(result)
+
+    def _connected(self) -> Connection:
+        """Returns the connection, a new one if the last one was lost."""
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):  # it is lost
+                connection.invalidate()
+            connection.close()
+
+    def _run(self, connection: Connection, group: Sequence[_Write], attempt: "_Attempt") -> None:
+        """Runs each write of the group in a savepoint."""
+        attempt.transaction = self._backend.transaction_id(connection)
+        self._on_begin(connection)
+        for work in group:
+            savepoint = Savepoint(connection)
+            try:
+                result = work.run(connection)
+                savepoint.keep()
+            except Exception as exc:  # boundary: the caller gets the error, the others continue
+                if not savepoint.undo():
+                    raise StoreError(f"the database aborted, nothing is stored: {exc}") from exc
+                work.future.set_exception(_for_caller(exc))
+            else:
+                attempt.finished.append((work.future, result))
+        attempt.is_complete = True
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One transaction."""
+
+    transaction: str = ""
+    """Its name in the database; empty = it has none."""
+    finished: list[tuple[Future[Any], Any]] = field(default_factory=list)
+    """Futures of the writes in it, with their results."""
+    is_complete: bool = False
+    """Whether all that remains is the commit."""
+
+
+def _fail(group: Sequence[_Write], exc: Exception) -> None:
+    for work in group:
+        if not work.future.done():
+            work.future.set_exception(_for_caller(exc))
 
 
 def _for_caller(exc: Exception) -> Exception:
@@ -124,6 +188,6 @@ def _for_caller(exc: Exception) -> Exception:
     if not isinstance(exc, SQLAlchemyError):
         return exc
     reason = exc.orig if isinstance(exc, StatementError) else exc
-    error = StoreError(f"the database rejected the write, nothing of it is stored: {reason}")
+    error = rejected(reason)
     error.__cause__ = exc
     return error

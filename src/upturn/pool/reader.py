@@ -6,13 +6,13 @@ page are not returned.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, func, or_, select
 
 from upturn.errors import RecordError, StoreError
 from upturn.pool import schema
+from upturn.pool.database import Location
 from upturn.pool.row import KINDS, trajectory_of
 from upturn.pool.selection import (
     ALL_TENANTS,
@@ -91,9 +91,10 @@ class States(Generic[StateT]):
 class PoolReader:
     """Reads of a pool; safe to share between threads."""
 
-    def __init__(self, path: Path, engine: Engine) -> None:
+    def __init__(self, location: Location, engine: Engine) -> None:
         """Use ``Pool.open`` instead."""
-        self.path = path
+        self.location = location
+        """The file or the URL; its text has no password."""
         self.engine = engine
         """A read-only engine for further queries; limit them to a tenant with ``in_scope``."""
 

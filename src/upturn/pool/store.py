@@ -1,17 +1,17 @@
-"""The pool: one database file, one process that writes all the time, any number of readers.
+"""The pool: a database with any number of readers.
 
-Other processes may change releases and other states at any time (``open(beside=True)``): their transactions are
-short, and numbers of records continue after those of all processes. A write returns when it is durable. Stored
-records never change: writing an id again is a no-op for equal content and an error for other content. Only
+A file has one process that writes all the time. Other processes may change releases and other states at any time
+(``open(beside=True)``); on PostgreSQL any number of processes may write everything. Their transactions are short,
+and numbers of records continue after those of all processes. A write returns when it is durable. Stored records
+never change: writing an id again is a no-op for equal content and an error for other content. Only
 releases, runs and limits of agents change state; earlier states stay in the history.
 """
 
 import fcntl
 import os
-import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from time import time
 from types import TracebackType
@@ -22,7 +22,16 @@ from sqlalchemy import Connection, Engine
 from upturn.errors import StoreBusyError, StoreError
 from upturn.pool.batch import BatchWriter, Imported, PreparedBatch, RolloutKey, prepare
 from upturn.pool.commit import GroupCommitter
-from upturn.pool.database import bring_to_head, check_head, checkpoint, is_at_head, reading_engine, writing_engine
+from upturn.pool.database import (
+    Backend,
+    Location,
+    backend_in,
+    backend_of,
+    bring_to_head,
+    check_head,
+    is_at_head,
+    location_of,
+)
 from upturn.pool.journal import JOURNAL_ENDINGS, Journal, journal_of, read_journal
 from upturn.pool.reader import PoolReader, States, StateT
 from upturn.pool.row import PoolRecord, ReadyRow
@@ -34,12 +43,14 @@ ResultT = TypeVar("ResultT")
 class _WriteAccess:
     """Lock, engine and committer of a pool that is open for writing."""
 
-    def __init__(self, path: Path, clock: Callable[[], float], *, beside: bool, has_journal: bool) -> None:
-        self._lock = None if beside and _is_at_head(path) else WriterLock(path)
-        self._engine = writing_engine(path)
+    def __init__(self, backend: Backend, clock: Callable[[], float], *, beside: bool, has_journal: bool) -> None:
+        path = backend.location if isinstance(backend.location, Path) else None  # None = many processes may write
+        is_alone = path is not None and not (beside and _is_at_head(backend))
+        self._lock = WriterLock(path) if path is not None and is_alone else None
+        self._engine = backend.writing_engine()
         try:
-            if self._lock is not None:
-                bring_to_head(self._engine, path)
+            if is_alone or not (beside or _is_at_head(backend)):
+                bring_to_head(backend)
             self.writer = BatchWriter(clock)
             self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
         except BaseException:
@@ -50,7 +61,7 @@ class _WriteAccess:
             self._lock = None
         self.journal: Journal | None = None
         """None = records are durable when they are in the tables."""
-        if self._lock is not None:
+        if path is not None and self._lock is not None:
             self._read_journal(path)
             if has_journal:
                 self.journal = Journal(
@@ -77,7 +88,7 @@ class _WriteAccess:
             self.journal.close()
         self.committer.close()
         if self._lock is not None:
-            checkpoint(self._engine)
+            backend_in(self._engine).checkpoint(self._engine)
         self._release()
 
     def _release(self) -> None:
@@ -93,46 +104,53 @@ class Pool(PoolReader):
     block, or close it.
     """
 
-    def __init__(self, path: Path, engine: Engine, write_access: _WriteAccess | None) -> None:
+    def __init__(self, location: Location, engine: Engine, write_access: _WriteAccess | None) -> None:
         """Use ``open`` instead."""
-        super().__init__(path, engine)
+        super().__init__(location, engine)
         self._write_access = write_access
 
     @classmethod
     def open(
         cls,
-        path: str | Path,
+        location: str | Location,
         *,
         read_only: bool = False,
         beside: bool = False,
         has_journal: bool = False,
         clock: Callable[[], float] = time,
     ) -> Self:
-        """Opens the pool at ``path``; creates it if it does not exist, and upgrades it, unless ``read_only``.
+        """Opens the pool at a path or a URL (``postgresql://…``); creates its tables if it does not exist, and
+        upgrades them, unless ``read_only``.
 
-        ``beside``: to change a few records although another process may have it open for writing. ``has_journal``:
-        records of ``submit_soon`` are durable before they are in the tables. ``clock`` returns UTC seconds for
-        ``recorded_at``. Raises StoreBusyError if another process has it open for writing, and
-        StoreError for a missing file, a file that is no pool, or one of another version.
+        ``beside``: to change a few records although another process may have the file open for writing.
+        ``has_journal``: records of ``submit_soon`` are durable before they are in the tables. Neither matters on
+        PostgreSQL, where any number of processes write. ``clock`` returns UTC seconds for
+        ``recorded_at``. Raises StoreBusyError if another process has the file open for writing, and
+        StoreError for a missing pool, a place that is no pool, or one of another version.
         """
-        path = Path(path)
-        if path.is_dir():
-            raise StoreError(f"the pool {str(path)!r} is a folder; name a file in it, such as {path / 'upturn.db'}")
-        if (read_only or beside) and not path.exists():
-            raise StoreError(f"no pool at {str(path)!r}; `upturn up`, `upturn ingest` and `upturn demo` create one")
-        write_access = None if read_only else _WriteAccess(path, clock, beside=beside, has_journal=has_journal)
-        engine = reading_engine(path)
+        location = location_of(location)
+        if isinstance(location, Path) and location.is_dir():
+            raise StoreError(
+                f"the pool {str(location)!r} is a folder; name a file in it, such as {location / 'upturn.db'}"
+            )
+        backend = backend_of(location)
+        if (read_only or beside) and not backend.exists():
+            raise StoreError(
+                f"no pool at {str(location)!r}; `upturn up`, `upturn ingest` and `upturn demo` create one"
+            )
+        write_access = None if read_only else _WriteAccess(backend, clock, beside=beside, has_journal=has_journal)
+        engine = backend.reading_engine()
         try:
-            check_head(engine, path)
+            check_head(engine)
         except BaseException:
             engine.dispose()
             if write_access is not None:
                 write_access.close()
             raise
-        return cls(path, engine, write_access)
+        return cls(location, engine, write_access)
 
     def close(self) -> None:
-        """Finishes waiting writes and closes the file. Closing twice is allowed."""
+        """Finishes waiting writes and closes the database. Closing twice is allowed."""
         write_access, self._write_access = self._write_access, None
         self.engine.dispose()
         if write_access is not None:
@@ -208,7 +226,7 @@ class Pool(PoolReader):
 
     def _access(self) -> _WriteAccess:
         if self._write_access is None:
-            raise StoreError(f"the pool {str(self.path)!r} is closed or read-only; open it for writing")
+            raise StoreError(f"the pool {str(self.location)!r} is closed or read-only; open it for writing")
         return self._write_access
 
 
@@ -225,34 +243,12 @@ class PoolSink:
         self._pool.append(*tasks.values(), *results, rollout=RolloutKey(run, iteration))
 
 
-def _is_at_head(path: Path) -> bool:
-    engine = reading_engine(path)
+def _is_at_head(backend: Backend) -> bool:
+    engine = backend.reading_engine()
     try:
         return is_at_head(engine)
     finally:
         engine.dispose()
-
-
-def copy_pool(path: Path, target: Path) -> None:
-    """Copies a pool, also while another process writes it; the copy has what was stored when it began.
-
-    Raises StoreError for a file that is no pool of this version, and where the target exists or cannot be written.
-    """
-    if target.exists():
-        raise StoreError(f"{str(target)!r} exists; name a new file for the copy")
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    try:
-        with (
-            Pool.open(path, read_only=True),
-            closing(sqlite3.connect(path)) as source,
-            closing(sqlite3.connect(part)) as copy,
-        ):
-            source.backup(copy)
-        part.replace(target)
-    except (OSError, sqlite3.Error) as exc:
-        raise StoreError(f"the pool {str(path)!r} cannot be copied to {str(target)!r}: {exc}") from exc
-    finally:
-        part.unlink(missing_ok=True)
 
 
 class WriterLock:

@@ -31,12 +31,12 @@ from upturn.records import (
 OPERATORS = {"agent_versions", "snapshots", "states"}
 """Reads of what belongs to the operator and not to a tenant; a route needs the permission ``observe`` for them."""
 OPERATORS |= {"integrity_problems", "ledger_problems"}  # `upturn pool validate`
-OPERATORS |= {"bring_to_head", "check_head", "reading_engine", "writing_engine"}  # no records
+OPERATORS |= {"check_head", "make_engine", "reading_engine", "writing_engine"}  # no records
 OPERATORS |= {"evaluated_until", "is_at_head", "last_sequence", "load_router"}  # the state of routers, and a number
 OPERATORS |= {"values_of"}  # of decisions that the caller has read
 OPERATORS |= {"current_freeze", "records_after"}  # the state of routers, and a number
-WITHOUT_CONTENT = {"add", "checkpoint", "close", "revoke", "version"}
-"""Writes, of which ``revoke`` has a tenant, the number of the latest change, and the move of rows between files."""
+WITHOUT_CONTENT = {"add", "close", "revoke", "version"}
+"""Writes, of which ``revoke`` has a tenant, and the number of the latest change."""
 
 
 def public_methods(cls: type) -> dict[str, Callable[..., Any]]:
@@ -121,6 +121,6 @@ def test_selections_have_nothing_of_other_tenants(pool: Pool) -> None:
 
 def test_keys_of_other_tenants_are_not_listed(pool: Pool) -> None:
     made = make_key()
-    with KeyStore(pool.path) as store:
+    with KeyStore(pool.location) as store:
         store.add(ApiKey(made.id, made.digest, "acme", "web", ("admin",), 1.0), who="ana")
         assert store.keys(tenant="other") == store.keys(tenant="nobody") == []

@@ -129,11 +129,11 @@ with KeyStore(Path(sys.argv[1])) as store:
 
 def test_another_process_revokes_a_key_while_this_one_writes(tmp_path: Path) -> None:
     made = make_key()
-    with Pool.open(tmp_path / "pool.db") as pool, KeyStore(pool.path) as store:
+    with Pool.open(tmp_path / "pool.db") as pool, KeyStore(pool.location) as store:
         store.add(stored_key(made), who="ana")
         ring = KeyRing(store)
         ring.check(made.key)
-        subprocess.run([sys.executable, "-c", REVOKE, str(pool.path), made.id], check=True)
+        subprocess.run([sys.executable, "-c", REVOKE, str(pool.location), made.id], check=True)
         deadline = time.monotonic() + 1.0
         while time.monotonic() < deadline:
             try:

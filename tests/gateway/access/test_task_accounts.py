@@ -103,7 +103,7 @@ def test_a_task_has_the_cost_that_it_is_charged(pool: Pool) -> None:
 
 def test_tasks_use_up_the_budget_of_their_key(pool: Pool) -> None:
     made = make_key()
-    with KeyStore(pool.path) as store:
+    with KeyStore(pool.location) as store:
         key = ApiKey(id=made.id, digest=made.digest, tenant="shop", roles=("client",), name="k", created_at=0.0)
         store.add(replace(key, usd_per_day=1.5), who="test")
     accounts = accounts_of(pool)

@@ -58,12 +58,12 @@ async def test_a_frozen_router_keeps_its_probabilities_also_after_a_restart(conf
 async def test_an_act_of_another_process_holds_at_once(config: Config) -> None:
     async with live(config) as desk:
         await desk.serve(6, VALUES, "default")
-        freeze(desk.pool.path, who="ben", why="audit", when=0.0)
+        freeze(desk.pool.location, who="ben", why="audit", when=0.0)
         before = await chances(desk)
         await desk.serve(4, VALUES, "default")
         assert await chances(desk) == before
-        assert unfreeze(desk.pool.path, who="ben", why="done", when=1.0)
-        assert not unfreeze(desk.pool.path, who="ben", why="done", when=1.0)
+        assert unfreeze(desk.pool.location, who="ben", why="done", when=1.0)
+        assert not unfreeze(desk.pool.location, who="ben", why="done", when=1.0)
         desk.gateway.background.learn()
         assert await chances(desk) != before
 
@@ -74,11 +74,11 @@ async def test_a_long_backlog_is_learned_in_parts_between_calls(
     monkeypatch.setattr("upturn.gateway.background.RECORDS_AT_ONCE", 5)
     async with live(config) as desk:
         await desk.serve(2, VALUES, "default")
-        freeze(desk.pool.path, who="ben", why="audit", when=0.0)
+        freeze(desk.pool.location, who="ben", why="audit", when=0.0)
         await desk.serve(8, VALUES, "default")
         await desk.gateway.background.learn_all()  # ends, although the router stays where it is
         before = await chances(desk)
-        unfreeze(desk.pool.path, who="ben", why="done", when=1.0)
+        unfreeze(desk.pool.location, who="ben", why="done", when=1.0)
         turns = 0
 
         async def count() -> None:

@@ -10,8 +10,8 @@ from sqlalchemy import event, text
 
 from tests.pool.migration import downgrade
 from upturn.errors import StoreError
-from upturn.pool import ALL_TENANTS, Pool, ledger_problems
-from upturn.pool.database import writing_engine
+from upturn.pool import ALL_TENANTS, Location, Pool, ledger_problems
+from upturn.pool.database import backend_of
 from upturn.records import Evaluation, Task, TokenRow, Trajectory, WrittenSpan
 
 Point = tuple[Task, Trajectory, Evaluation]
@@ -29,11 +29,10 @@ def point(make_point: MakePoint, name: str, *, task: str = "t", tenant: str = "d
     return made, replace(trajectory, rows=(first, second)), evaluation
 
 
-def blobs(path: Path) -> list[tuple[str, bytes]]:
-    with sqlite3.connect(path) as raw:
-        rows = raw.execute("SELECT tenant, digest FROM token_blobs ORDER BY tenant, digest").fetchall()
-    raw.close()
-    return rows
+def blobs(pool: Pool) -> list[tuple[str, bytes]]:
+    with pool.engine.connect() as connection:
+        rows = connection.execute(text("SELECT tenant, digest FROM token_blobs ORDER BY tenant, digest"))
+        return [(row[0], row[1]) for row in rows]
 
 
 def test_trajectories_of_a_task_share_the_blobs_of_its_prompt(pool: Pool, make_point: MakePoint) -> None:
@@ -41,7 +40,7 @@ def test_trajectories_of_a_task_share_the_blobs_of_its_prompt(pool: Pool, make_p
     for one in points:
         pool.append(*one)
     assert pool.append(*points[0]) == 0, "written again, it is the same"
-    assert len(blobs(pool.path)) == 3
+    assert len(blobs(pool)) == 3
     assert [trajectory.rows for trajectory in pool.trajectories(tenant="default")] == [
         one[1].rows for one in points
     ]
@@ -52,7 +51,7 @@ def test_tenants_share_no_blobs(pool: Pool, make_point: MakePoint) -> None:
     ours, theirs = point(make_point, "a"), point(make_point, "b", task="u", tenant="other")
     pool.append(*ours)
     pool.append(*theirs)
-    assert [tenant for tenant, _ in blobs(pool.path)] == ["default"] * 3 + ["other"] * 3
+    assert [tenant for tenant, _ in blobs(pool)] == ["default"] * 3 + ["other"] * 3
     assert [trajectory.rows for trajectory in pool.trajectories(tenant=ALL_TENANTS)] == [
         ours[1].rows,
         theirs[1].rows,
@@ -64,7 +63,7 @@ def test_a_refused_batch_leaves_no_blobs(pool: Pool, make_point: MakePoint) -> N
     pool.append(task)
     with pytest.raises(StoreError, match="is not stored"):
         pool.append(trajectory, Evaluation("e", "t", "unknown", "own/1", "success", (), {}, {}, 1.0))
-    assert blobs(pool.path) == []
+    assert blobs(pool) == []
 
 
 def test_reads_without_tokens_touch_no_blobs(pool: Pool, make_point: MakePoint) -> None:
@@ -97,14 +96,15 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("statement", CHANGES)
-def test_changed_tokens_are_named(pool: Pool, make_point: MakePoint, statement: str) -> None:
-    pool.append(*point(make_point, "a"))
-    pool.close()
-    with sqlite3.connect(pool.path) as raw:
+def test_changed_tokens_are_named(tmp_path: Path, make_point: MakePoint, statement: str) -> None:
+    path = tmp_path / "pool.db"
+    with Pool.open(path) as pool:
+        pool.append(*point(make_point, "a"))
+    with sqlite3.connect(path) as raw:
         digest = raw.execute("SELECT lower(hex(digest)) FROM token_blobs WHERE rowid = 2").fetchone()[0]
         raw.execute(statement)
     raw.close()
-    with Pool.open(pool.path, read_only=True) as damaged:
+    with Pool.open(path, read_only=True) as damaged:
         reported = list(ledger_problems(damaged.engine))
         assert len(reported) == len(CHANGES[statement])
         for problem, expected in zip(reported, CHANGES[statement], strict=True):
@@ -115,26 +115,24 @@ def test_changed_tokens_are_named(pool: Pool, make_point: MakePoint, statement: 
         assert len(list(damaged.trajectories(tenant="default", has_tokens=False))) == 1
 
 
-def test_upgrade_and_downgrade_keep_every_row(tmp_path: Path, make_point: MakePoint) -> None:
+def test_upgrade_and_downgrade_keep_every_row(location: Location, make_point: MakePoint) -> None:
     """With rows as JSON in between; more rows than are converted at once."""
-    path = tmp_path / "pool.db"
     points = [point(make_point, f"{number:03d}") for number in range(120)]
     points += [point(make_point, "z", task="u", tenant="other"), make_point("rendered", task="t")]
     points[-1] = (points[-1][0], replace(points[-1][1], rows=()), points[-1][2])
-    with Pool.open(path) as pool:
+    with Pool.open(location) as pool:
         for one in points:
             pool.append(*one)
-        before = list(pool.trajectories(tenant=ALL_TENANTS))
-    stored = blobs(path)
-    engine = writing_engine(path)
+        before, stored = list(pool.trajectories(tenant=ALL_TENANTS)), blobs(pool)
+    engine = backend_of(location).schema_engine()
     downgrade(engine, "0006")
     with engine.connect() as connection:
         texts = connection.execute(text("SELECT rows FROM trajectories ORDER BY sequence")).scalars().all()
     engine.dispose()
     assert texts[-1] == "[]"
     assert texts[0].startswith('[{"token_ids":[0,7,14,')
-    with Pool.open(path) as pool:
+    with Pool.open(location) as pool:
         assert list(pool.trajectories(tenant=ALL_TENANTS)) == before
         assert list(ledger_problems(pool.engine)) == []
         assert pool.append(*points[5]) == 0, "it equals the stored one"
-    assert blobs(path) == stored
+        assert blobs(pool) == stored

@@ -12,11 +12,13 @@ import typer
 
 from upturn.pool import (
     POOL_ENDINGS,
+    Location,
+    location_of,
 )
 
 
 @contextmanager
-def open_output(path: Path | None, pool: Path) -> Iterator[TextIO]:
+def open_output(path: Path | None, pool: str) -> Iterator[TextIO]:
     """The file to write to, which appears when the block ends without error; None = standard output.
 
     Raises BadParameter for a file that cannot be written, or that belongs to the pool.
@@ -27,12 +29,7 @@ def open_output(path: Path | None, pool: Path) -> Iterator[TextIO]:
         yield sys.stdout
         return
     path = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts circular links
-    pool_files = {
-        file.with_name(file.name + ending)
-        for file in (pool.absolute(), Path(os.path.realpath(pool)))
-        for ending in ("", *POOL_ENDINGS)
-    }
-    if path in pool_files:
+    if path in _pool_files(location_of(pool)):
         raise typer.BadParameter(f"--out {str(path)!r} belongs to the pool and would destroy it; name another file")
     # An existing file stays until the new one is complete; devices and pipes are written directly.
     is_replaced = not path.exists() or path.is_file()
@@ -52,3 +49,13 @@ def open_output(path: Path | None, pool: Path) -> Iterator[TextIO]:
     finally:
         if is_replaced:
             target.unlink(missing_ok=True)
+
+
+def _pool_files(location: Location) -> set[Path]:
+    if not isinstance(location, Path):
+        return set()
+    return {
+        file.with_name(file.name + ending)
+        for file in (location.absolute(), Path(os.path.realpath(location)))
+        for ending in ("", *POOL_ENDINGS)
+    }

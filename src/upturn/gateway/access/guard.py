@@ -76,7 +76,7 @@ def open_guard(
     all API keys at first and after each change. Raises ConfigError for an
     address that other machines reach and that everybody might use.
     """
-    ring = None if access.keys == "off" else KeyRing(KeyStore(pool.path), on_change=on_keys)
+    ring = None if access.keys == "off" else KeyRing(KeyStore(pool.location), on_change=on_keys)
     refuse(access.bind_problem(host, has_keys=ring is not None and ring.has_valid_key))
     gate = Gate(
         ring,

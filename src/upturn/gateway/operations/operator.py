@@ -69,4 +69,4 @@ class Operators:
     async def record(self, what: str, override: Override, subject: str) -> None:
         """Records an act; returns once it is durable."""
         act = AdminAct(override.who, what, subject, time(), "", override.why)
-        await asyncio.to_thread(record_act, self.pool.path, act)
+        await asyncio.to_thread(record_act, self.pool.location, act)

@@ -42,7 +42,7 @@ def router_routes(operators: Operators, config: Callable[[], Config], learn: Cal
                 status=409,
                 code="conflict",
             )
-        await operators.read(lambda pool: unfreeze(pool.path, who=override.who, why=override.why, when=time()))
+        await operators.read(lambda pool: unfreeze(pool.location, who=override.who, why=override.why, when=time()))
         learn()
         return FreezeState(is_frozen=False)
 
@@ -50,4 +50,4 @@ def router_routes(operators: Operators, config: Callable[[], Config], learn: Cal
 
 
 def _stop(pool: Pool, who: str, why: str) -> None:
-    freeze(pool.path, who=who, why=why, when=time())
+    freeze(pool.location, who=who, why=why, when=time())

@@ -43,7 +43,9 @@ class SuiteRun:
         """
         stored = {earlier.id: earlier for earlier in pool.states(Run)}.get(run.id)
         if stored is None:
-            raise UnknownNameError(f"the pool {str(pool.path)!r} has no run {run.id!r}; omit --resume to start one")
+            raise UnknownNameError(
+                f"the pool {str(pool.location)!r} has no run {run.id!r}; omit --resume to start one"
+            )
         differences = [
             f"{name} was {old!r}, is {new!r}"
             for name in (field.name for field in fields(Run) if field.name != "state")

@@ -14,6 +14,6 @@ def apply_configured_freeze(pool: Pool, routing: RoutingConfig) -> None:
     """Stops learning, or lets a router learn that an earlier configuration had stopped; an operator's act stays."""
     current = current_freeze(pool.engine)
     if routing.frozen and current is None:
-        freeze(pool.path, who=CONFIGURATION, why="routing.frozen = true", when=time())
+        freeze(pool.location, who=CONFIGURATION, why="routing.frozen = true", when=time())
     elif not routing.frozen and current is not None and current.act.who == CONFIGURATION:
-        unfreeze(pool.path, who=CONFIGURATION, why="routing.frozen = false", when=time())
+        unfreeze(pool.location, who=CONFIGURATION, why="routing.frozen = false", when=time())

@@ -8,7 +8,7 @@ from upturn.config import Config
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.pool import IMPORTED, Experience, Selection, copy_pool, experiences_in
+from upturn.pool import IMPORTED, Experience, Selection, copy_pool, experiences_in, pool_exists
 from upturn.records import Snapshot, Trajectory
 
 _OMISSIONS: Mapping[str, str] = {
@@ -50,7 +50,7 @@ def check_pool(config: Config, algorithm: str) -> None:
     trains = f"`upturn train {algorithm}` trains on stored data"
     if not path:
         raise ConfigError([f"{trains}, and pool.path is empty: the run would start with an empty pool. {hint}"])
-    if not Path(path).is_file():
+    if not pool_exists(path):
         raise ConfigError([f"{trains}, and there is no file pool.path = {path!r} in {str(Path.cwd())!r}. {hint}"])
 
 
@@ -60,11 +60,10 @@ def with_copied_pool(config: Config, folder: Path, *, is_read: bool) -> Config:
     ``is_read``: False means that no stored data is trained on, so that an empty pool does. Raises StoreError where
     the file is not a pool.
     """
-    path = Path(config.pool.path)
     if not is_read:
         return replace(config, pool=replace(config.pool, path=""))
     copy = folder / "copy.db"
-    copy_pool(path, copy)
+    copy_pool(config.pool.path, copy)
     return replace(config, pool=replace(config.pool, path=str(copy)))
 
 

@@ -1,20 +1,18 @@
 """The log of what operators did: who, what, when. It only grows, and a chain covers it (``chain``)."""
 
-from pathlib import Path
-
 from sqlalchemy import Connection, Engine, func, insert, select
 
 from upturn.pool.audit import extend_chain
-from upturn.pool.database import operator_transaction
+from upturn.pool.database import Location, operator_transaction
 from upturn.pool.row import Values
 from upturn.pool.schema import admin_acts as table
 from upturn.pool.selection import ALL_TENANTS, Scope
 from upturn.records import AdminAct, fields_json, from_fields
 
 
-def record_act(path: Path, act: AdminAct) -> None:
+def record_act(location: str | Location, act: AdminAct) -> None:
     """Stores an act that changed no key, such as a reload of the configuration; returns once it is durable."""
-    with operator_transaction(path) as connection:
+    with operator_transaction(location) as connection:
         append_act(connection, act, kind="", fields="")
 
 

@@ -3,13 +3,12 @@
 All processes on the pool obey it. What is stored while it is on is learned once it is off.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, select
 
 from upturn.pool.access.acts import append_act
-from upturn.pool.database import operator_transaction
+from upturn.pool.database import Location, operator_transaction
 from upturn.pool.schema import admin_acts
 from upturn.pool.serving import last_record
 from upturn.records import AdminAct, fields_json, from_fields, record
@@ -41,11 +40,11 @@ def current_freeze(engine: Engine) -> Freeze | None:
         return _current(connection)
 
 
-def freeze(path: Path, *, who: str, why: str, when: float) -> Freeze:
+def freeze(location: str | Location, *, who: str, why: str, when: float) -> Freeze:
     """Stops learning from later records than those that are stored now; returns once it is durable.
 
     If it is stopped already, nothing changes."""
-    with operator_transaction(path) as connection:
+    with operator_transaction(location) as connection:
         if (known := _current(connection)) is not None:
             return known
         act = AdminAct(who, "router freeze", KIND, when, "", why)
@@ -54,9 +53,9 @@ def freeze(path: Path, *, who: str, why: str, when: float) -> Freeze:
         return Freeze(state.sequence, act)
 
 
-def unfreeze(path: Path, *, who: str, why: str, when: float) -> bool:
+def unfreeze(location: str | Location, *, who: str, why: str, when: float) -> bool:
     """Lets routers learn again; returns whether they did not."""
-    with operator_transaction(path) as connection:
+    with operator_transaction(location) as connection:
         if _current(connection) is None:
             return False
         append_act(connection, AdminAct(who, "router unfreeze", KIND, when, "", why), kind=KIND, fields="")

@@ -4,14 +4,13 @@ A key that is revoked stays in the table, because calls name it.
 """
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Self
 
 from sqlalchemy import Engine, func, insert, select, update
 
 from upturn.errors import StoreConflictError, StoreError, UnknownNameError
 from upturn.pool.access.acts import append_act
-from upturn.pool.database import check_head, operator_transaction, reading_engine
+from upturn.pool.database import Location, backend_of, check_head, location_of, operator_transaction
 from upturn.pool.schema import admin_acts, api_keys
 from upturn.pool.selection import ALL_TENANTS, Scope, in_scope
 from upturn.records import AdminAct, ApiKey, fields_json, from_fields
@@ -22,15 +21,16 @@ _KIND = api_keys.name
 class KeyStore:
     """The API keys of a pool. Safe to share between threads and to use next to the pool's writer."""
 
-    def __init__(self, path: Path) -> None:
-        """``path`` is an existing pool; raises StoreError for any other file."""
-        self._path = path
-        if not path.exists():
-            raise StoreError(f"no pool at {str(path)!r}; `upturn keys add` creates one")
-        self.engine: Engine = reading_engine(path)
+    def __init__(self, location: str | Location) -> None:
+        """``location`` is an existing pool; raises StoreError for any other place."""
+        self._location = location_of(location)
+        backend = backend_of(self._location)
+        if not backend.exists():
+            raise StoreError(f"no pool at {str(self._location)!r}; `upturn keys add` creates one")
+        self.engine: Engine = backend.reading_engine()
         """Read-only."""
         try:
-            check_head(self.engine, path)
+            check_head(self.engine)
         except BaseException:
             self.engine.dispose()
             raise
@@ -62,7 +62,7 @@ class KeyStore:
         """Stores a new key and the act; raises StoreConflictError if its id is taken."""
         fields = fields_json(key)
         act = AdminAct(who, "keys add", key.id, key.created_at, key.tenant, why)
-        with operator_transaction(self._path) as connection:
+        with operator_transaction(self._location) as connection:
             taken = connection.execute(select(api_keys.c.id).where(api_keys.c.id == key.id)).first()
             if taken is not None:
                 raise StoreConflictError(f"an API key with id {key.id!r} is stored already; make another one")
@@ -75,7 +75,7 @@ class KeyStore:
         Raises UnknownNameError for an id that the tenant does not have.
         """
         of_tenant = (api_keys.c.id == key_id, *in_scope(api_keys.c.tenant, tenant))
-        with operator_transaction(self._path) as connection:
+        with operator_transaction(self._location) as connection:
             fields = connection.execute(select(api_keys.c.fields).where(*of_tenant)).scalar()
             if fields is None:
                 raise UnknownNameError(f"no API key has the id {key_id!r}; `upturn keys list` shows the ids")

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import Table
 
 from upturn.errors import RecordError, StoreError
-from upturn.pool.database import is_bug, unusable_pool
+from upturn.pool.database import sqlite_error
 from upturn.pool.row import KINDS, PoolRecord, Values
 from upturn.records import from_fields
 
@@ -36,9 +36,9 @@ def named_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as exc:
-        if is_bug(exc):
+        if (error := sqlite_error(str(path), exc)) is None:
             raise
-        raise unusable_pool(str(path), exc) from exc
+        raise error from exc
 
 
 def open_entries(path: Path) -> sqlite3.Connection:

@@ -60,7 +60,7 @@ def find_tasks(
     if len(tasks) < 2:
         begun = f" and {left_out['unfit']} that it cannot begin" if left_out["unfit"] else ""
         refusal = (
-            f"{str(pool.path)!r} holds {len(tasks)} different task{'s' * (not tasks)} of the environment "
+            f"{str(pool.location)!r} holds {len(tasks)} different task{'s' * (not tasks)} of the environment "
             f"{kit.name!r} of the tenant {tenant!r}{begun}, and training needs two: one is held out. Submit tasks "
             "(POST /v1/tasks), or make tasks of conversations for an environment of your own (`upturn pool tasks "
             "--episodes`)"

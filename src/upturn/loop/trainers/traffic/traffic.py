@@ -107,7 +107,7 @@ def traffic_of(pool: PoolReader, config: Config, version: AgentVersion) -> Traff
         families=settings.families,
         limit=settings.limit,
     )
-    path = config.pool.path or str(pool.path)
+    path = config.pool.path or str(pool.location)
     tenant = config.pool.tenant
     unsealed = idle_episodes(pool.engine, tenant=tenant, before=math.inf, is_rated=True)
     return Traffic(pool, path, tenant, settings, episodes, len(unsealed), model_text_of(version))

@@ -1,0 +1,58 @@
+"""The database of a pool: a file of SQLite, or a schema of PostgreSQL.
+
+It has engines, compiled statements, savepoints, the revision of the tables, and errors with advice. Not here: the
+tables (``schema``) and their revisions (``migrations``). Start with ``backend``, then ``sqlite`` and ``postgres``.
+"""
+
+from upturn.pool.database.backend import (
+    Backend,
+    backend_in,
+    backend_of,
+    driver_of,
+    pool_exists,
+    reading_engine,
+    writing_engine,
+)
+from upturn.pool.database.location import Location, PoolUrl, location_of
+from upturn.pool.database.operator import integrity_problems, operator_transaction
+from upturn.pool.database.revision import bring_to_head, check_head, is_at_head
+from upturn.pool.database.sqlite import POOL_ENDINGS
+from upturn.pool.database.sqlite_driver import sqlite_error
+from upturn.pool.database.statement import (
+    Savepoint,
+    Statement,
+    chain_head,
+    column_by_id,
+    insert_new,
+    last_numbers,
+    move_chain,
+    rejected,
+)
+
+__all__ = [
+    "POOL_ENDINGS",
+    "Backend",
+    "Location",
+    "PoolUrl",
+    "Savepoint",
+    "Statement",
+    "backend_in",
+    "backend_of",
+    "bring_to_head",
+    "chain_head",
+    "check_head",
+    "column_by_id",
+    "driver_of",
+    "insert_new",
+    "integrity_problems",
+    "is_at_head",
+    "last_numbers",
+    "location_of",
+    "move_chain",
+    "operator_transaction",
+    "pool_exists",
+    "reading_engine",
+    "rejected",
+    "sqlite_error",
+    "writing_engine",
+]

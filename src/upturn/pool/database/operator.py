@@ -1,0 +1,40 @@
+"""What an operator does beside the process that has the pool open for writing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine
+
+from upturn.errors import StoreError
+from upturn.pool.database.backend import backend_in, backend_of
+from upturn.pool.database.location import Location, location_of
+from upturn.pool.database.revision import check_head
+
+
+@contextmanager
+def operator_transaction(location: str | Location) -> Iterator[Connection]:
+    """A transaction next to the process that has the pool open for writing; durable when the block ends.
+
+    Only for tables that no other code writes: the database serialises the transactions, but the writer numbers its
+    records in memory. Raises StoreError for a location that is no pool of this version.
+    """
+    backend = backend_of(location_of(location))
+    check = backend.reading_engine()
+    try:
+        check_head(check)
+    finally:
+        check.dispose()
+    engine = backend.operator_engine()
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def integrity_problems(engine: Engine) -> list[str]:
+    """Returns the damage that the database's own check reports."""
+    try:
+        return backend_in(engine).integrity_problems(engine)
+    except StoreError as exc:
+        return [str(exc)]
