@@ -6,9 +6,10 @@ from typing import Annotated, get_args
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant, Who, Why
 from upturn.cli.output import emit, print_message, progress
 from upturn.cli.pool.output_file import open_output
+from upturn.cli.pool.privacy import chosen_replacer, record_raw_export
 from upturn.pool import (
     ALL_TENANTS,
     Choice,
@@ -61,7 +62,13 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     snapshot: Annotated[
         str | None, typer.Option("--snapshot", help="Only the trajectories of this snapshot, as they were.")
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Do not anonymise.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Do not anonymise; stored as an act.")] = False,
+    pseudonyms: Annotated[
+        bool,
+        typer.Option("--pseudonyms", help="Pseudonyms with the tenant's key instead of masks such as <EMAIL>."),
+    ] = False,
+    who: Who = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Export a tenant's records as JSON lines that `upturn pool import` reads, anonymised unless --raw is set.
@@ -69,6 +76,8 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     Without a selection all records of the tenant are exported, otherwise those that refer to the selected
     trajectories.
     """
+    if raw and pseudonyms:
+        raise typer.BadParameter("--pseudonyms has no effect with --raw; use one of them")
     if as_json and out is None:
         raise typer.BadParameter("--json prints one object on standard output; set --out for the records")
     selection = Selection(
@@ -80,7 +89,10 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     )
     choice = Choice(selection, snapshot)
     with Pool.open(pool, read_only=True) as opened:
-        export = PoolExport(opened, tenant=tenant, choice=choice, is_anonymised=not raw)
+        if raw:
+            record_raw_export(pool, tenant=tenant, who=who, why=why)
+        replacer = chosen_replacer(pool, tenant=tenant, has_pseudonyms=pseudonyms, who=who)
+        export = PoolExport(opened, tenant=tenant, choice=choice, is_anonymised=not raw, replacer=replacer)
         with open_output(out, pool) as target, progress("records", export.total) as ticker:
             target.writelines(export.lines(ticker.advance))
     written = export.written.total()
@@ -92,6 +104,7 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
         "file": str(out),
         "tenant": tenant,
         "is_raw": raw,
+        "has_pseudonyms": pseudonyms,
         "by_kind": dict(sorted(export.written.items())),
         "omitted": dict(sorted(export.omitted.items())),
     }

@@ -5,24 +5,23 @@ pseudonyms of later exports, which get a new key. Copies and backups of the data
 """
 
 import secrets
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Select, delete, insert, select
 
 from upturn.pool.access.acts import append_act
-from upturn.pool.database import driver_of, operator_transaction, reading_engine
+from upturn.pool.database import Location, driver_of, operator_transaction, reading_engine
 from upturn.pool.privacy import KEY_BYTES
 from upturn.pool.schema import pseudonym_keys as table
 from upturn.records import AdminAct
 
 
-def pseudonym_key(path: Path, *, tenant: str, who: str, when: float) -> bytes:
+def pseudonym_key(location: str | Location, *, tenant: str, who: str, when: float) -> bytes:
     """Returns the tenant's key; makes one, with an act, if there is none."""
-    stored = _stored(path, tenant)
+    stored = _stored(location, tenant)
     if stored is not None:
         return stored
-    with operator_transaction(path) as connection:
+    with operator_transaction(location) as connection:
         stored = connection.execute(_query(tenant)).scalar()
         if stored is not None:
             return bytes(stored)
@@ -32,14 +31,14 @@ def pseudonym_key(path: Path, *, tenant: str, who: str, when: float) -> bytes:
         return key
 
 
-def has_pseudonym_key(path: Path, *, tenant: str) -> bool:
+def has_pseudonym_key(location: str | Location, *, tenant: str) -> bool:
     """Returns whether the tenant has a key."""
-    return _stored(path, tenant) is not None
+    return _stored(location, tenant) is not None
 
 
-def delete_pseudonym_key(path: Path, *, tenant: str, who: str, why: str, when: float) -> bool:
+def delete_pseudonym_key(location: str | Location, *, tenant: str, who: str, why: str, when: float) -> bool:
     """Deletes the tenant's key for ever, with an act; returns False if it has none."""
-    with operator_transaction(path) as connection:
+    with operator_transaction(location) as connection:
         _overwrite_deleted(connection)
         if not connection.execute(delete(table).where(table.c.tenant == tenant)).rowcount:
             return False
@@ -48,8 +47,8 @@ def delete_pseudonym_key(path: Path, *, tenant: str, who: str, why: str, when: f
         return True
 
 
-def _stored(path: Path, tenant: str) -> bytes | None:
-    engine = reading_engine(path)
+def _stored(location: str | Location, tenant: str) -> bytes | None:
+    engine = reading_engine(location)
     try:
         with engine.connect() as connection:
             stored = connection.execute(_query(tenant)).scalar()

@@ -45,7 +45,7 @@ def mark_id(start: str, shape: str, last: str) -> str:
 
 def is_id_pseudonym(number: str) -> bool:
     """Whether ``mark_id`` made the number, which is without separators and in upper case."""
-    is_start = len(number) >= 6 and number[0] in "9X" and number[1] in "0X"
+    is_start = len(number) >= 6 and number[0] in "9X" and number[1] in "9X"
     return is_start and _mark(number[:-3], number[-3:-1]) == number[-3:-1]
 
 

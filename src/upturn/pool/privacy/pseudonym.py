@@ -9,7 +9,7 @@ nobody can compute a pseudonym, or tell whether two of them were made from the s
 | phone | a number of North America that is reserved for fiction, in the form of the original | 80,000 |
 | card | 424242…, with a valid checksum, of the same length and grouping | 10^6 for 16 digits |
 | iban | of the same country and length, with a valid checksum, bank 0000 | at least 10^5 |
-| id | letters for letters and digits for digits, starting with X or 90, never a valid number | 10^4 and more |
+| id | letters for letters and digits for digits, starting with X or 99, never a valid number | 10^4 and more |
 | ip | 198.18.0.0/15 (benchmarking) or 2001:db8::/32 (documentation) | 131,072; 2^96 |
 | mac | 02:00:00:… | 2^24 |
 | birth_date | 1 January of the year | a year is no pseudonym, but less exact |
@@ -24,7 +24,7 @@ import hmac
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle
+from itertools import accumulate, pairwise
 from urllib.parse import quote
 
 from upturn.pool.privacy.detection import findings
@@ -38,9 +38,9 @@ KEY_BYTES = 32
 _ATTEMPTS = 200
 """Candidates that are tried until one looks like nobody's number; each fails with a probability of at most .95."""
 _GROUPS: Mapping[FindingKind, Sequence[Sequence[int]]] = {
-    "card": ((4,), (4, 6, 5)),
-    "iban": ((4,),),
-    "id": ((3,), (3, 2, 4), (3, 3, 3, 2), (6, 4), (1, 2, 2, 2, 3, 3, 2), (2, 2, 2, 2, 1)),
+    "card": ((4, 4, 4, 4), (4, 6, 5), (4, 4, 4, 4, 3), (4, 6, 4)),
+    "iban": ((4,) * 8,),
+    "id": ((3, 2, 4), (3, 3, 3), (3, 3, 3, 2), (2, 2, 2, 3, 2), (2, 2, 2, 2, 1), (4, 4, 4), (1, 2, 2, 2, 3, 3, 2)),
 }
 """Sizes of the groups that numbers are written in."""
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -76,14 +76,10 @@ def _spellings(kind: FindingKind, candidate: str) -> Iterator[str]:
     plain = _plain(candidate)
     yield plain
     for sizes in _GROUPS[kind]:
-        for separator in " -.":
-            groups, rest = [], plain
-            for size in cycle(sizes):
-                groups.append(rest[:size])
-                rest = rest[size:]
-                if not rest:
-                    break
-            yield separator.join(groups)
+        if kind == "iban" or sum(sizes) == len(plain):
+            bounds = list(accumulate(sizes, initial=0))
+            groups = [plain[start:stop] for start, stop in pairwise(bounds) if plain[start:stop]]
+            yield from (separator.join(groups) for separator in " -.")
 
 
 class _Stream:
@@ -170,7 +166,7 @@ def _iban(text: str, stream: _Stream) -> str:
 
 def _id(text: str, stream: _Stream) -> str:
     plain = _plain(text)
-    start = ("9" if plain[0].isdigit() else "X") + ("0" if plain[1:2].isdigit() else "X")
+    start = ("9" if plain[0].isdigit() else "X") + ("9" if plain[1:2].isdigit() else "X")
     body = "".join(_same_class(sign, stream) for sign in plain[2:-3])
     last = _same_class(plain[-1], stream)
     return _in_shape(text, mark_id(start + body, plain[-3:-1], last))
