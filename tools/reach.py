@@ -32,6 +32,7 @@ EXTRAS = (
     "mlflow",
     "openenv",
     "otel",
+    "parquet",
     "quantised",
     "ray",
     "trackio",

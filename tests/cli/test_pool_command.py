@@ -1,4 +1,3 @@
-import gzip
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from tests.loop.trainers.traffic.traffic_pool import episode, rating, store
 from upturn.cli.ingest import ingest
 from upturn.cli.pool.commands import pool_app
 from upturn.dialects import Conversation, Message, ModelAnswer, Text, TokenUsage
-from upturn.errors import IngestError, StoreError, UpturnError
+from upturn.errors import ConfigError, IngestError, StoreError, UpturnError
 from upturn.pool import Pool, PoolExport, missing_reward
 from upturn.pool.access import admin_acts
 from upturn.records import Call, CallContent, Evaluation, GateResult, fields_json
@@ -200,6 +199,20 @@ def test_a_cut_export_exits_with_1_and_another_file_creates_no_pool(filled: Path
     assert not missing.exists()
 
 
+def test_rows_for_trainers_are_written_and_what_is_omitted_is_named(tmp_path: Path) -> None:
+    path, out = tmp_path / "pool.db", tmp_path / "sft.jsonl"
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    printed = run_json("pool", "export", "--pool", path, "--as", "sft", "--out", out)
+    assert (values(printed), printed["omitted"], printed["as"]) == ({"rows": 2}, {"not_successful": 3}, "sft")
+    assert json.loads(out.read_text().splitlines()[0])["messages"][1] == {"role": "assistant", "content": "42"}
+    streamed = run("pool", "export", "--pool", path, "--as", "sft")
+    assert streamed.stdout == out.read_text()
+    assert "2 rows written; omitted: 3 not_successful" in streamed.stderr
+    assert run("pool", "export", "--pool", path, "--heldout").exit_code == 2
+    for arguments in (("--as", "nonsense"), ("--as", "kto", "--heldout")):
+        assert isinstance(run("pool", "export", "--pool", path, *arguments).exception, ConfigError)
+
+
 def test_export_names_unknown_verdicts(filled: Path) -> None:
     done = run("pool", "export", "--pool", filled, "--verdict", "good")
     assert done.exit_code == 2
@@ -256,7 +269,7 @@ def test_export_to_a_device_creates_no_other_file(filled: Path) -> None:
 
 @pytest.mark.parametrize("file_format", ["chat", "nonsense"])
 def test_an_unreadable_file_creates_no_pool(tmp_path: Path, file_format: str) -> None:
-    (tmp_path / "packed.jsonl").write_bytes(gzip.compress(CHATS.read_bytes()))
+    (tmp_path / "packed.jsonl").write_text(CHATS.read_text(), encoding="utf-16")
     done = run("ingest", tmp_path / "packed.jsonl", "--format", file_format, "--pool", tmp_path / "pool.db")
     assert isinstance(done.exception, UpturnError)
     assert not (tmp_path / "pool.db").exists()

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from upturn.cli.options import POOL_PATH, AsJson, PoolPath
-from upturn.cli.output import emit, print_message
+from upturn.cli.output import emit, print_message, progress, resume_hint
 from upturn.errors import IngestError
 from upturn.pool import IngestOptions, Pool, check_source, ingest_feedback, location_of, pool_exists
 from upturn.pool import ingest as ingest_conversations
@@ -45,13 +45,16 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
     else:
         check_source(file, options)  # before a pool is created
     details: dict[str, object] = {"file": str(file), "pool": str(location_of(pool)), "tenant": tenant}
-    with Pool.open(pool) as opened:
+    with Pool.open(pool) as opened, resume_hint("the same command"):
         if is_feedback:
             _, lines, added, known, quarantined = ingest_feedback(opened, file, tenant=tenant)
+            bad = len(quarantined)
         else:
-            report = ingest_conversations(opened, file, options)
-            _, lines, added, known, quarantined, details["is_repeated"] = report
-    bad, unit = len(quarantined), "feedback" if is_feedback else "trajectories"
+            with progress(f"importing {file.name} (bytes)", file.stat().st_size) as ticker:
+                report = ingest_conversations(opened, file, options, ticker.advance)
+            _, lines, added, known, quarantined, bad, keys, details["is_repeated"] = report
+            details["unknown_keys"] = dict(keys)
+    unit = "feedback" if is_feedback else "trajectories"
     results = [
         Result("lines", float(lines)),
         Result("added", float(added), unit),
@@ -64,6 +67,10 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
     if bad:
         rest = "the others are in the pool" if bad < lines else f"is this a {file_format} file?"
         print_message(f"{bad} of {lines} lines were quarantined; {rest}")
+        if not is_feedback:
+            print_message(
+                f"to see and repair them: upturn pool quarantine list --pool {location_of(pool)} --tenant {tenant}"
+            )
         raise typer.Exit(1)
 
 

@@ -10,7 +10,15 @@ from upturn.pool.batch import RolloutKey
 from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
 from upturn.pool.exports import Choice, PoolExport
 from upturn.pool.feedback import ingest_feedback
-from upturn.pool.ingestion import ExportFile, IngestOptions, check_source, import_export, ingest
+from upturn.pool.ingestion import (
+    ExportFile,
+    IngestOptions,
+    check_source,
+    drop_quarantined,
+    import_export,
+    ingest,
+    quarantined_lines,
+)
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
@@ -51,6 +59,7 @@ __all__ = [
     "coverage",
     "current_state",
     "deployment_pairs",
+    "drop_quarantined",
     "experiences_in",
     "find_snapshot",
     "import_export",
@@ -62,6 +71,7 @@ __all__ = [
     "location_of",
     "missing_reward",
     "pool_exists",
+    "quarantined_lines",
     "readiness",
     "ready_row",
     "statistics",

@@ -17,6 +17,7 @@ from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.audit import extend_chain
 from upturn.pool.database import backend_in, column_by_id, insert_new, last_numbers
+from upturn.pool.imported import Imported, Quarantined, write_import
 from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row
 from upturn.pool.tokens import TokenBlob
 from upturn.records import Evaluation, Trajectory, from_fields
@@ -36,14 +37,6 @@ class RolloutKey(NamedTuple):
     iteration: int
 
 
-class Quarantined(NamedTuple):
-    """A line of an imported file that was not stored."""
-
-    line: int
-    """Line of a JSONL file or item of a JSON array, from 1."""
-    reason: str
-
-
 def store_page(
     append: Callable[[Sequence[ItemT]], int], page: Sequence[tuple[int, ItemT]]
 ) -> tuple[int, list[Quarantined]]:
@@ -61,18 +54,6 @@ def store_page(
             except StoreConflictError as exc:
                 conflicts.append(Quarantined(line, str(exc)))
         return added, conflicts
-
-
-class Imported(NamedTuple):
-    """The result of importing one file, as it is stored."""
-
-    tenant: str
-    source: str
-    """Hash of the file's bytes and the import options."""
-    path: str
-    lines: int
-    accepted: int
-    quarantined: tuple[Quarantined, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +143,7 @@ class BatchWriter:
             ]
             connection.execute(insert(schema.rollouts), positions)
         if batch.imported is not None:
-            self._write_import(connection, batch.imported)
+            write_import(connection, batch.imported, self.clock())
         return new
 
     def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
@@ -194,19 +175,6 @@ class BatchWriter:
             extend_chain(connection, schema.history, [state | stamp])
             changed += 1
         return changed
-
-    def _write_import(self, connection: Connection, imported: Imported) -> None:
-        key: Values = {"tenant": imported.tenant, "source": imported.source, "recorded_at": self.clock()}
-        counts: Values = {
-            "path": imported.path,
-            "lines": imported.lines,
-            "accepted": imported.accepted,
-            "quarantined": len(imported.quarantined),
-        }
-        connection.execute(insert(schema.imports), key | counts)
-        if imported.quarantined:
-            lines = [key | {"line": bad.line, "reason": bad.reason} for bad in imported.quarantined]
-            connection.execute(insert(schema.quarantine), lines)
 
     def _stamp(self) -> Values:
         self._sequence += 1

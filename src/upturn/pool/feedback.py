@@ -20,7 +20,8 @@ from pydantic_core import from_json, to_json
 
 from upturn.config import THUMBS
 from upturn.errors import IngestError, RecordError
-from upturn.pool.batch import Quarantined, store_page
+from upturn.pool.batch import store_page
+from upturn.pool.imported import Quarantined
 from upturn.pool.ingestion.formats import LineError, text_lines
 from upturn.pool.preference import CORRECTION
 from upturn.pool.row import digest

@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0008"
+HEAD = "0009"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -235,8 +235,11 @@ imports = Table(
     _integer("accepted"),
     _integer("quarantined"),
     Column("recorded_at", Float, nullable=False),
+    Column("is_complete", Integer, nullable=False, server_default="1"),
+    Column("state", Text, nullable=False, server_default=""),
 )
-"""Completely imported files; ``source`` is a hash of their bytes and options."""
+"""Imported files; ``source`` is a hash of their bytes and options. ``lines``, ``accepted`` and ``quarantined``
+count what was read so far; ``state`` is the importer's JSON, with which it continues an incomplete file."""
 
 quarantine = Table(
     "quarantine",
@@ -246,8 +249,23 @@ quarantine = Table(
     Column("line", Integer, primary_key=True, autoincrement=False),
     _text("reason"),
     Column("recorded_at", Float, nullable=False),
+    _text("text", nullable=True),
 )
-"""Lines (or array items, from 1) of imported files that were not stored, with the reason."""
+"""Lines (or array items, from 1) of imported files that were not stored, with the reason and, where it is short
+enough, the text."""
+
+places = Table(
+    "places",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("content", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    _text("before", nullable=True),
+    _text("after", nullable=True),
+    _text("source"),
+)
+"""Imported conversations without an id: the hash of each, its number among equal ones, what stands before and after
+it in its file, and the import that has it last (``ingestion.place``)."""
 
 LEDGER = (
     tasks,

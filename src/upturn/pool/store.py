@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, Engine
 
 from upturn.errors import StoreBusyError, StoreError
-from upturn.pool.batch import BatchWriter, Imported, PreparedBatch, RolloutKey, prepare
+from upturn.pool.batch import BatchWriter, PreparedBatch, RolloutKey, prepare
 from upturn.pool.commit import GroupCommitter
 from upturn.pool.database import (
     Backend,
@@ -32,6 +32,7 @@ from upturn.pool.database import (
     is_at_head,
     location_of,
 )
+from upturn.pool.imported import Imported
 from upturn.pool.journal import JOURNAL_ENDINGS, Journal, journal_of, read_journal
 from upturn.pool.reader import PoolReader, States, StateT
 from upturn.pool.row import PoolRecord, ReadyRow

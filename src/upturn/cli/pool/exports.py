@@ -1,14 +1,15 @@
 """``upturn pool export`` and ``copy``."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, NamedTuple, get_args
 
 import typer
 
 from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant, Who, Why
 from upturn.cli.output import emit, print_message, progress
-from upturn.cli.pool.output_file import open_output
+from upturn.cli.pool.output_file import open_bytes, open_output
 from upturn.cli.pool.privacy import chosen_replacer, record_raw_export
 from upturn.pool import (
     ALL_TENANTS,
@@ -19,7 +20,8 @@ from upturn.pool import (
     copy_pool,
     counts,
 )
-from upturn.records import EvaluationVerdict, Result
+from upturn.pool.exports import FORMATS, ChatSource, TrainingExport
+from upturn.records import EvaluationVerdict, Result, Tool
 
 
 def read_verdicts(names: Sequence[str]) -> tuple[EvaluationVerdict, ...]:
@@ -29,6 +31,46 @@ def read_verdicts(names: Sequence[str]) -> tuple[EvaluationVerdict, ...]:
         if name not in known:
             raise typer.BadParameter(f"--verdict {name!r} is unknown; known: {', '.join(known)}")
     return tuple(verdict for verdict in known if verdict in names)
+
+
+class Written(NamedTuple):
+    """What an export wrote."""
+
+    message: str
+    results: list[Result]
+    details: dict[str, object]
+
+
+def write_records(export: PoolExport, out: Path | None, pool: str) -> Written:
+    """Writes the file of records."""
+    with open_output(out, pool) as target, progress("records", export.total) as ticker:
+        target.writelines(export.lines(ticker.advance))
+    count = export.written.total()
+    return Written(
+        f"{count} records written, {export.changed} of them anonymised",
+        [Result("records", float(count)), Result("anonymised", float(export.changed), "records")],
+        {"by_kind": dict(sorted(export.written.items())), "omitted": dict(sorted(export.omitted.items()))},
+    )
+
+
+def write_rows(export: TrainingExport, out: Path | None, pool: str) -> Written:
+    """Writes the file of rows for a trainer."""
+    if out is None:
+        export.write(sys.stdout.buffer, ".jsonl")
+    else:
+        with open_bytes(out, pool) as target:
+            export.write(target, out.suffix if out.suffix == ".parquet" else ".jsonl")
+    omitted = {cause: count for cause, count in sorted(export.omitted.items()) if count}
+    listed = ", ".join(f"{count} {cause}" for cause, count in omitted.items()) or "nothing"
+    message = f"{export.rows} rows written; omitted: {listed}"
+    return Written(message, [Result("rows", float(export.rows))], {"omitted": omitted})
+
+
+def tools_by_name(environment: str) -> Sequence[Tool]:
+    """The tools of a registered environment; empty for any other, as the code of others is not run here."""
+    from upturn.environments import registered_kits, resolve_kit, tools_of
+
+    return tools_of(resolve_kit(environment)) if environment in registered_kits() else ()
 
 
 def copy(
@@ -49,11 +91,13 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     out: Annotated[Path | None, typer.Option("--out", help="File to write. Default: standard output.")] = None,
+    form: Annotated[
+        str, typer.Option("--as", help=f"records (what `upturn pool import` reads), or {', '.join(FORMATS)}.")
+    ] = "records",
     family: Families = None,
     agent: Annotated[list[str] | None, typer.Option("--agent", help="Only this agent version; repeatable.")] = None,
     verdict: Annotated[
-        list[str] | None,
-        typer.Option("--verdict", help="Only success, failure or missing; repeatable."),
+        list[str] | None, typer.Option("--verdict", help="Only success, failure or missing; repeatable.")
     ] = None,
     min_score: Annotated[float | None, typer.Option("--min-score", help="Only with at least this score.")] = None,
     limit_per_family: Annotated[
@@ -62,6 +106,9 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     snapshot: Annotated[
         str | None, typer.Option("--snapshot", help="Only the trajectories of this snapshot, as they were.")
     ] = None,
+    heldout: Annotated[
+        bool, typer.Option("--heldout", help="Held-out tasks instead of the others, for grpo and verl.")
+    ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Do not anonymise; stored as an act.")] = False,
     pseudonyms: Annotated[
         bool,
@@ -71,10 +118,10 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     why: Why = "",
     as_json: AsJson = False,
 ) -> None:
-    """Export a tenant's records as JSON lines that `upturn pool import` reads, anonymised unless --raw is set.
+    """Export a tenant's records, or its trajectories as rows for a trainer; anonymised unless --raw is set.
 
     Without a selection all records of the tenant are exported, otherwise those that refer to the selected
-    trajectories.
+    trajectories. Rows are written as JSON lines, or as Parquet to a file named *.parquet.
     """
     if raw and pseudonyms:
         raise typer.BadParameter("--pseudonyms has no effect with --raw; use one of them")
@@ -92,20 +139,26 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
         if raw:
             record_raw_export(pool, tenant=tenant, who=who, why=why)
         replacer = chosen_replacer(pool, tenant=tenant, has_pseudonyms=pseudonyms, who=who)
-        export = PoolExport(opened, tenant=tenant, choice=choice, is_anonymised=not raw, replacer=replacer)
-        with open_output(out, pool) as target, progress("records", export.total) as ticker:
-            target.writelines(export.lines(ticker.advance))
-    written = export.written.total()
+        if form == "records":
+            if heldout:
+                raise typer.BadParameter(
+                    "--heldout has no effect without --as; records have the tasks of all splits"
+                )
+            export = PoolExport(opened, tenant=tenant, choice=choice, is_anonymised=not raw, replacer=replacer)
+            written = write_records(export, out, pool)
+        else:
+            source = ChatSource(
+                opened,
+                tenant=tenant,
+                choice=choice,
+                tools_of=tools_by_name,
+                is_anonymised=not raw,
+                replacer=replacer,
+            )
+            rows = TrainingExport(source, form, split="heldout" if heldout else "train")
+            written = write_rows(rows, out, pool)
     if out is None:
-        print_message(f"{written} records written, {export.changed} of them anonymised")
+        print_message(written.message)
         return
-    results = [Result("records", float(written)), Result("anonymised", float(export.changed), "records")]
-    details = {
-        "file": str(out),
-        "tenant": tenant,
-        "is_raw": raw,
-        "has_pseudonyms": pseudonyms,
-        "by_kind": dict(sorted(export.written.items())),
-        "omitted": dict(sorted(export.omitted.items())),
-    }
-    emit("pool export", results, details, as_json=as_json)
+    described = {"file": str(out), "tenant": tenant, "as": form, "is_raw": raw, "has_pseudonyms": pseudonyms}
+    emit("pool export", written.results, described | written.details, as_json=as_json)

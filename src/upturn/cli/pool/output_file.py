@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 import typer
 
@@ -28,6 +28,17 @@ def open_output(path: Path | None, pool: str) -> Iterator[TextIO]:
             sys.stdout.reconfigure(encoding="utf-8")  # of records, for any terminal
         yield sys.stdout
         return
+    with open_bytes(path, pool) as file:
+        text = TextIOWrapper(file, encoding="utf-8")
+        try:
+            yield text
+        finally:
+            text.detach()  # flushes, and leaves closing to the other block
+
+
+@contextmanager
+def open_bytes(path: Path, pool: str) -> Iterator[BinaryIO]:
+    """The file to write bytes to, as ``open_output``."""
     path = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts circular links
     if path in _pool_files(location_of(pool)):
         raise typer.BadParameter(f"--out {str(path)!r} belongs to the pool and would destroy it; name another file")
@@ -35,7 +46,7 @@ def open_output(path: Path | None, pool: str) -> Iterator[TextIO]:
     is_replaced = not path.exists() or path.is_file()
     target = path.with_name(f"{path.name}.{os.getpid()}.part") if is_replaced else path
     try:
-        file = target.open("w", encoding="utf-8")
+        file = target.open("wb")
     except OSError as exc:
         raise typer.BadParameter(f"--out {str(path)!r} cannot be written: {exc.strerror}") from exc
     try:

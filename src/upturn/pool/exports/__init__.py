@@ -1,7 +1,7 @@
-"""Export of a tenant's records, anonymised by default.
+"""Export of a tenant's records, in our own form and in those of trainers, anonymised by default.
 
-``exporter`` writes our own form (``form``), which ``pool.ingestion.exported`` reads back. Not here: what counts as
-personal data (``upturn.pool.privacy``). Start with ``exporter``.
+``exporter`` writes our own form (``form``), which ``pool.ingestion.exported`` reads back; ``formats`` are those of
+trainers. Not here: what counts as personal data (``upturn.pool.privacy``). Start with ``exporter``.
 """
 
 from upturn.pool.exports.choice import Choice
@@ -15,17 +15,25 @@ from upturn.pool.exports.form import (
     ExportHeader,
     LineDigest,
 )
+from upturn.pool.exports.formats import FORMATS, WRITERS, TrainingFormat
+from upturn.pool.exports.source import ChatSource
+from upturn.pool.exports.training import TrainingExport
 from upturn.pool.privacy import anonymise
 
 __all__ = [
     "END_KIND",
     "EXPORTED",
+    "FORMATS",
     "FORM_VERSION",
     "HEADER_KIND",
+    "WRITERS",
+    "ChatSource",
     "Choice",
     "ExportEnd",
     "ExportHeader",
     "LineDigest",
     "PoolExport",
+    "TrainingExport",
+    "TrainingFormat",
     "anonymise",
 ]

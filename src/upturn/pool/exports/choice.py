@@ -49,3 +49,6 @@ class Choice(NamedTuple):
         if self.snapshot is not None:
             return experiences_in(pool, self.snapshot, tenant=tenant, has_tokens=has_tokens)
         return pool.experiences(self.selection, tenant=tenant, has_tokens=has_tokens)
+
+
+EVERYTHING_CHOSEN = Choice()

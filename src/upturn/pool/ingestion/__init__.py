@@ -7,5 +7,15 @@
 from upturn.pool.ingestion.export_file import ExportFile
 from upturn.pool.ingestion.exported import import_export
 from upturn.pool.ingestion.importer import IngestOptions, check_source, ingest
+from upturn.pool.ingestion.quarantine import QuarantinedLine, drop_quarantined, quarantined_lines
 
-__all__ = ["ExportFile", "IngestOptions", "check_source", "import_export", "ingest"]
+__all__ = [
+    "ExportFile",
+    "IngestOptions",
+    "QuarantinedLine",
+    "check_source",
+    "drop_quarantined",
+    "import_export",
+    "ingest",
+    "quarantined_lines",
+]

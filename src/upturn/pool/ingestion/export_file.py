@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json, to_json
 
 from upturn.errors import IngestError, RecordError
-from upturn.pool.batch import Quarantined
 from upturn.pool.exports import (
     END_KIND,
     EXPORTED,
@@ -23,8 +22,9 @@ from upturn.pool.exports import (
     ExportHeader,
     LineDigest,
 )
+from upturn.pool.imported import Quarantined
 from upturn.pool.ingestion.formats import LineError, text_lines
-from upturn.pool.ingestion.importer import printable, unreadable
+from upturn.pool.ingestion.recording import printable, unreadable
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.records import (
     RECORD_VERSION,

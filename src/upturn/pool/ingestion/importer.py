@@ -1,32 +1,44 @@
 """Import of recorded conversations.
 
-Ids are hashes of the content, so that importing a file again, or overlapping files, adds no duplicates. An unusable
-line is quarantined with its number and the reason; the others are stored. A completely imported file is recorded;
-after an interrupted import, the next one adds the missing lines.
+Ids are hashes of the content and the place in the file (``place``), so that importing a file again, overlapping
+files, or a file in parts adds no duplicates and loses none. An unusable line is quarantined with its number, the
+reason and its text; the others are stored. Each page of lines is stored in one transaction with the state of the
+import, so that an interrupted import continues after its last page.
 """
 
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
-from upturn.errors import ConfigError, IngestError, RecordError, UnknownNameError
+from upturn.errors import ConfigError, IngestError, RecordError, StoreConflictError, UnknownNameError
 from upturn.pool import schema
-from upturn.pool.batch import Imported, Quarantined, store_page
+from upturn.pool.batch import store_page
+from upturn.pool.imported import Imported, Place, Quarantined
 from upturn.pool.ingestion.formats import NAME_RULE, READERS, Conversation, Defaults, Line, LineError, is_name
+from upturn.pool.ingestion.place import PlaceFinder, StoredCounts
+from upturn.pool.ingestion.recording import check_kind, open_recording, printable, unreadable
 from upturn.pool.quality import IMPORTED
-from upturn.pool.row import digest
+from upturn.pool.row import ReadyRow, digest, ready_row
 from upturn.pool.store import Pool
-from upturn.records import Evaluation, Task, Trajectory, fields_json, from_fields
+from upturn.records import Evaluation, Task, Trajectory, fields_json
 
-_LINES_PER_BATCH = 200
+_LINES_PER_PAGE = 200
 _ID_LENGTH = 32
 """Hexadecimal digits of a content id: 128 bits."""
+_SHOWN = 1000
+"""Maximum of quarantined lines in a report; the pool has all."""
+_LONGEST_KEPT = 2**20
+"""Bytes of a quarantined line whose text is kept."""
+_MOST_KEYS = 100
+"""Maximum of unknown keys that are counted one by one."""
 
 
 class IngestOptions(NamedTuple):
@@ -37,7 +49,7 @@ class IngestOptions(NamedTuple):
     family: str | None = None
     """Family of recordings without one; None = the format's default."""
     agent: str | None = None
-    """Model of recordings without one; None = the file's name without its ending."""
+    """Model of recordings without one; None = ``unknown``."""
 
 
 class IngestReport(NamedTuple):
@@ -50,15 +62,22 @@ class IngestReport(NamedTuple):
     known: int
     """Number of trajectories that are stored already or repeated in the file."""
     quarantined: tuple[Quarantined, ...]
+    """The first ones."""
+    bad: int
+    """Number of quarantined lines."""
+    unknown_keys: Mapping[str, int]
+    """Number of conversations with each key that the format does not know; they keep its values."""
     is_repeated: bool
-    """True = this file was imported before; ``quarantined`` is from that import."""
+    """True = this file was imported before; the other figures are of that import."""
 
 
-_Point = tuple[Task, Trajectory, Evaluation]
+def ingest(
+    pool: Pool, path: Path, options: IngestOptions, on_read: Callable[[int], object] = lambda _: None
+) -> IngestReport:
+    """Imports the file, or the rest of it after an interrupted import; raises the errors of ``check_source``.
 
-
-def ingest(pool: Pool, path: Path, options: IngestOptions) -> IngestReport:
-    """Imports the file; raises the errors of ``check_source``."""
+    ``on_read`` gets the number of bytes of the file with each block that is read.
+    """
     check_source(path, options)
     try:
         with path.open("rb") as file:
@@ -67,8 +86,7 @@ def ingest(pool: Pool, path: Path, options: IngestOptions) -> IngestReport:
         earlier = earlier_report(pool, path, options.tenant, source)
         if earlier is not None:
             return earlier
-        lines = READERS[options.format](path, Defaults(options.family, options.agent or printable(path.stem)))
-        return _Import(pool, path, options, source).run(lines)
+        return _Import(pool, path, options, source).run(on_read)
     except OSError as exc:
         raise unreadable(path, exc) from exc
 
@@ -77,7 +95,7 @@ def check_source(path: Path, options: IngestOptions) -> None:
     """Raises errors in the options or the file, before anything is stored.
 
     UnknownNameError for an unknown format, ConfigError for invalid names, IngestError for a file that cannot be
-    read or is of another kind, e.g. compressed.
+    read or is of a kind that is not imported.
     """
     if options.format not in READERS:
         known = ", ".join(READERS)
@@ -92,49 +110,75 @@ def check_source(path: Path, options: IngestOptions) -> None:
     ]
     if problems:
         raise ConfigError(problems)
-    try:
-        with path.open("rb") as file:
-            start = file.read(16)
-    except OSError as exc:
-        raise unreadable(path, exc) from exc
-    for prefix, kind in _OTHER_KINDS.items():
-        if start.startswith(prefix):
-            raise IngestError(f"{printable(path)!r} is {kind}")
-
-
-_OTHER_KINDS = {
-    b"\x1f\x8b": "a gzip file; unpack it first",
-    b"PK\x03\x04": "a zip file; unpack it first",
-    b"\x28\xb5\x2f\xfd": "a zstd file; unpack it first",
-    b"PAR1": "a Parquet file; write it as JSON lines first",
-    b"SQLite format 3\0": "a SQLite database; recorded conversations are JSON",
-    b"\xff\xfe": "UTF-16 text; save it as UTF-8 first",
-    b"\xfe\xff": "UTF-16 text; save it as UTF-8 first",
-}
-"""Other kinds of files by their first bytes; without this check all of their lines would be quarantined."""
-
-
-def unreadable(path: Path, exc: OSError) -> IngestError:
-    """Returns the error for a file that the system does not read."""
-    return IngestError(f"{printable(path)!r} cannot be read: {exc.strerror}; name a file that exists")
-
-
-def printable(name: str | Path) -> str:
-    """Returns the file name as Unicode text; a name may have any bytes."""
-    return str(name).encode("utf-8", "replace").decode()
+    check_kind(path)
 
 
 def earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport | None:
     """Returns the report of the completed import of the same file with the same options; None = there is none."""
-    imports, bad = schema.imports, schema.quarantine
+    bad = schema.quarantine
     with pool.engine.connect() as connection:
-        query = select(imports).where(imports.c.tenant == tenant, imports.c.source == source)
-        earlier = connection.execute(query).first()
-        if earlier is None:
+        earlier = connection.execute(_import_query(tenant, source)).first()
+        if earlier is None or not earlier.is_complete:
             return None
-        query = select(bad.c.line, bad.c.reason).where(bad.c.tenant == tenant, bad.c.source == source)
-        quarantined = tuple(Quarantined(*row) for row in connection.execute(query.order_by(bad.c.line)))
-    return IngestReport(printable(path), earlier.lines, 0, earlier.accepted, quarantined, True)
+        query = select(bad.c.line, bad.c.reason, bad.c.text).where(bad.c.tenant == tenant, bad.c.source == source)
+        rows = connection.execute(query.order_by(bad.c.line).limit(_SHOWN))
+        quarantined = tuple(Quarantined(*row) for row in rows)
+    keys = _State.read(earlier.state).keys
+    return IngestReport(
+        printable(path), earlier.lines, 0, earlier.accepted, quarantined, earlier.quarantined, keys, True
+    )
+
+
+def _import_query(tenant: str, source: str) -> Select[Any]:
+    table = schema.imports
+    return select(table).where(table.c.tenant == tenant, table.c.source == source)
+
+
+class _State(NamedTuple):
+    """What an import needs to continue, beside its counts."""
+
+    place: str
+    """Of the place finder."""
+    keys: Counter[str]
+    """Unknown keys."""
+    last_line: int
+    """Number of the last line that was read."""
+
+    @classmethod
+    def read(cls, text: str) -> "_State":
+        fields = json.loads(text) if text else {}
+        return cls(fields.get("place", ""), Counter(fields.get("keys", {})), fields.get("last_line", 0))
+
+    def write(self) -> str:
+        return json.dumps(self._asdict())
+
+
+class _Recorded(NamedTuple):
+    """A usable line."""
+
+    line: Line
+    conversation: Conversation
+    task: Task
+    trajectory: Trajectory
+    """Without id and number."""
+    content: str
+    """Hash of the trajectory without them."""
+
+    @property
+    def has_place(self) -> bool:
+        """Whether its place in the file belongs to its identity."""
+        return self.conversation.number is None and self.conversation.identity is None
+
+
+class _Point(NamedTuple):
+    """The rows of a usable line."""
+
+    task: ReadyRow
+    trajectory: ReadyRow
+    evaluation: ReadyRow
+
+
+_Page = list[_Recorded | Quarantined]
 
 
 class _Import:
@@ -142,37 +186,71 @@ class _Import:
 
     def __init__(self, pool: Pool, path: Path, options: IngestOptions, source: str) -> None:
         self._pool, self._path, self._options, self._source = pool, path, options, source
-        self._repeated: Counter[str] = Counter()
+        with pool.engine.connect() as connection:
+            begun = connection.execute(_import_query(options.tenant, source)).first()
+        state = _State.read("" if begun is None else begun.state)
+        self._keys, self._last_line = state.keys, state.last_line
+        self._places = PlaceFinder(pool.engine, options.tenant, source, state.place)
+        self._lines = 0 if begun is None else begun.lines
+        self._accepted = 0 if begun is None else begun.accepted
+        self._bad = 0 if begun is None else begun.quarantined
+        self._added = 0
         self._quarantined: list[Quarantined] = []
-        self._lines = self._added = self._known = 0
 
-    def run(self, lines: Iterator[Line]) -> IngestReport:
-        while page := list(islice(lines, _LINES_PER_BATCH)):
-            self._import_page(page)
-        path, options = printable(self._path), self._options
+    def run(self, on_read: Callable[[int], object]) -> IngestReport:
+        if not self._is_stored():
+            pages = self._pages(on_read)
+            page = next(pages, [])
+            while page:
+                following = next(pages, [])
+                self._import_page(page, following)
+                page = following
         if not self._lines:
-            raise IngestError(f"{path!r} has no conversations; check the file and its format")
-        quarantined, accepted = tuple(self._quarantined), self._added + self._known
-        self._pool.append(imported=Imported(options.tenant, self._source, path, self._lines, accepted, quarantined))
-        return IngestReport(path, self._lines, self._added, self._known, quarantined, False)
+            raise IngestError(f"{printable(self._path)!r} has no conversations; check the file and its format")
+        self._pool.append(imported=self._imported((), (), is_complete=True))
+        return IngestReport(
+            printable(self._path),
+            self._lines,
+            self._added,
+            self._accepted - self._added,
+            tuple(self._quarantined),
+            self._bad,
+            self._keys,
+            False,
+        )
 
-    def _import_page(self, page: Sequence[Line]) -> None:
-        points: list[tuple[int, _Point]] = []
-        for line in page:
-            try:
-                if isinstance(line.content, LineError):
-                    raise line.content
-                points.append((line.number, self._point(line.content)))
-            except (LineError, RecordError) as exc:
-                self._quarantined.append(Quarantined(line.number, str(exc)))
-        new, conflicts = store_page(self._append, points)
-        self._lines += len(page)
-        self._added += new
-        self._known += len(points) - len(conflicts) - new
-        self._quarantined += conflicts
+    def _pages(self, on_read: Callable[[int], object]) -> Iterator[_Page]:
+        """Yields the lines that are not imported yet."""
+        options = self._options
+        defaults = Defaults(options.family, options.agent or Defaults().agent)
+        lines = READERS[options.format](partial(open_recording, self._path, on_read), defaults)
+        first = self._last_line
+        rest = (line for line in lines if line.number > first)
+        while page := [self._read(line) for line in islice(rest, _LINES_PER_PAGE)]:
+            yield page
 
-    def _point(self, conversation: Conversation) -> _Point:
-        """Returns the conversation as records; raises RecordError if they cannot be read back."""
+    def _is_stored(self) -> bool:
+        """Whether all conversations of the file are stored, as often as it has them; then they are known."""
+        if self._lines:
+            return False
+        counts, lines = StoredCounts(self._pool.engine, self._options.tenant), 0
+        for page in self._pages(lambda _: None):
+            recorded = [entry for entry in page if isinstance(entry, _Recorded) and entry.has_place]
+            if len(recorded) < len(page) or not counts.has([entry.content for entry in recorded]):
+                return False
+            lines += len(page)
+        self._lines = self._accepted = lines
+        return True
+
+    def _read(self, line: Line) -> _Recorded | Quarantined:
+        try:
+            if isinstance(line.content, LineError):
+                raise line.content
+            return self._recorded(line, line.content)
+        except (LineError, RecordError) as exc:
+            return _quarantined(line, exc)
+
+    def _recorded(self, line: Line, conversation: Conversation) -> _Recorded:
         options = self._options
         task = Task(
             id=f"imported:{digest(options.tenant, conversation.family, conversation.task_key)[:_ID_LENGTH]}",
@@ -182,14 +260,103 @@ class _Import:
             tenant=options.tenant,
             context=conversation.context,
         )
-        trajectory = self._trajectory(task.id, conversation)
+        trajectory = Trajectory(
+            id="",
+            task_id=task.id,
+            agent_version=f"imported:{conversation.agent.replace('@', '_')}@{options.format}",
+            turns=conversation.turns,
+            final_observation=conversation.final_observation,
+            outcome=conversation.outcome,
+            origin="rendered",
+            final_state={"extra": dict(conversation.extra)} if conversation.extra else {},
+            error=conversation.error,
+        )
+        return _Recorded(line, conversation, task, trajectory, digest(fields_json(trajectory)))
+
+    def _import_page(self, page: _Page, following: _Page) -> None:
+        recorded = [entry for entry in page if isinstance(entry, _Recorded)]
+        bad = [entry for entry in page if isinstance(entry, Quarantined)]
+        places = self._places.find(_contents(page), _contents(following))
+        placed = (entry.line.number for entry in recorded if entry.has_place)
+        numbers = {line: place.number for line, place in zip(placed, places, strict=True)}
+        points: list[tuple[int, _Point]] = []
+        for entry in recorded:
+            try:
+                points.append((entry.line.number, self._point(entry, numbers.get(entry.line.number))))
+            except RecordError as exc:
+                bad.append(_quarantined(entry.line, exc))
+        for entry in recorded:
+            self._count_keys(entry.conversation.extra)
+        self._last_line = max(entry.line if isinstance(entry, Quarantined) else entry.line.number for entry in page)
+        self._lines += len(page)
+        self._store(points, bad, places, {entry.line.number: entry.line for entry in recorded})
+
+    def _store(
+        self,
+        points: Sequence[tuple[int, _Point]],
+        bad: list[Quarantined],
+        places: Sequence[Place],
+        lines: Mapping[int, Line],
+    ) -> None:
+        """Stores a page in one transaction; its lines one by one if a record is stored with other content."""
+        self._note(bad)
+        self._accepted += len(points)
+        try:
+            self._added += self._append([point for _, point in points], self._imported(bad, places))
+        except StoreConflictError:
+            added, conflicts = store_page(self._append, points)
+            late = [_quarantined(lines[conflict.line], ValueError(conflict.reason)) for conflict in conflicts]
+            self._note(late)
+            self._added += added
+            self._accepted -= len(late)
+            self._pool.append(imported=self._imported([*bad, *late], places))
+
+    def _note(self, bad: Sequence[Quarantined]) -> None:
+        self._bad += len(bad)
+        self._quarantined += bad[: _SHOWN - len(self._quarantined)]
+
+    def _imported(
+        self, bad: Sequence[Quarantined], places: Sequence[Place], *, is_complete: bool = False
+    ) -> Imported:
+        """Returns the state of the import after a page with these lines and places."""
+        return Imported(
+            self._options.tenant,
+            self._source,
+            printable(self._path),
+            self._lines,
+            self._accepted,
+            tuple(bad),
+            is_complete,
+            self._bad,
+            _State(self._places.state, self._keys, self._last_line).write(),
+            tuple(places),
+        )
+
+    def _count_keys(self, extra: Mapping[str, object]) -> None:
+        for key in extra:
+            if key in self._keys or len(self._keys) < _MOST_KEYS:
+                self._keys[key] += 1
+
+    def _point(self, entry: _Recorded, number: int | None) -> _Point:
+        """Returns the line as rows; raises RecordError if they cannot be read back.
+
+        ``number``: among equal conversations; None = the line has an id or a number.
+        """
+        conversation, trajectory = entry.conversation, entry.trajectory
+        attempt = number if number is not None else conversation.number or 0
+        identity = conversation.identity
+        if identity is None:
+            key = digest(entry.content, str(attempt))
+        else:
+            key = digest(self._options.tenant, self._options.format, "id", identity)
+        trajectory = replace(trajectory, id=f"imported:{key[:_ID_LENGTH]}", attempt=attempt)
         reward, success = conversation.reward, conversation.is_success
         if reward is None and success is not None:
             reward = float(success)
-        evaluator = f"{options.format}/1"
+        evaluator = f"{self._options.format}/1"
         evaluation = Evaluation(
             id=f"imported:{digest(trajectory.id, evaluator)[:_ID_LENGTH]}",
-            task_id=task.id,
+            task_id=trajectory.task_id,
             trajectory_id=trajectory.id,
             evaluator=evaluator,
             verdict="missing" if success is None else "success" if success else "failure",
@@ -198,41 +365,36 @@ class _Import:
             costs={},
             score=reward,
         )
-        for record in (task, trajectory, evaluation):
-            from_fields(type(record), fields_json(record))
-        return task, trajectory, evaluation
+        return _Point(ready_row(entry.task), ready_row(trajectory), ready_row(evaluation))
 
-    def _trajectory(self, task_id: str, conversation: Conversation) -> Trajectory:
-        """Returns the trajectory; one without a number is numbered among equal conversations of the file."""
-        version = f"imported:{conversation.agent.replace('@', '_')}@{self._options.format}"
-        trajectory = Trajectory(
-            id="",
-            task_id=task_id,
-            agent_version=version,
-            turns=conversation.turns,
-            final_observation=conversation.final_observation,
-            outcome=conversation.outcome,
-            origin="rendered",
-            error=conversation.error,
-        )
-        content = digest(fields_json(trajectory))
-        number = conversation.number
-        if number is None:
-            number = self._repeated[content]
-            self._repeated[content] += 1
-        trajectory_id = f"imported:{digest(content, str(number))[:_ID_LENGTH]}"
-        return replace(trajectory, id=trajectory_id, attempt=number)
-
-    def _append(self, points: Sequence[_Point]) -> int:
+    def _append(self, points: Sequence[_Point], imported: Imported | None = None) -> int:
         """Returns how many trajectories are new. Stored tasks stay, as their recordings may start differently."""
-        tasks: dict[str, Task] = {}
-        for task, _, _ in points:
-            tasks.setdefault(task.id, task)
-        tasks.update({task.id: task for task in self._pool.tasks(tenant=self._options.tenant, ids=list(tasks))})
-        trajectories = {trajectory.id: trajectory for _, trajectory, _ in points}
-        table = schema.trajectories
+        tasks: dict[Any, ReadyRow] = {}
+        for point in points:
+            tasks.setdefault(point.task.values["id"], point.task)
+        trajectories = {point.trajectory.values["id"] for point in points}
         with self._pool.engine.connect() as connection:
-            stored = connection.execute(select(table.c.id).where(table.c.id.in_(trajectories))).all()
-        evaluations = [evaluation for _, _, evaluation in points]
-        self._pool.append(*tasks.values(), *trajectories.values(), *evaluations)
+            for table, rows in ((schema.tasks, tasks), (schema.trajectories, trajectories)):
+                stored = connection.execute(select(table.c.id).where(table.c.id.in_(rows))).scalars().all()
+                if table is schema.tasks:
+                    for identity in stored:
+                        del tasks[identity]
+        results = (row for point in points for row in (point.trajectory, point.evaluation))
+        self._pool.submit(*tasks.values(), *results, imported=imported).result()
         return len(trajectories) - len(stored)
+
+
+def _contents(page: _Page) -> list[str | None]:
+    """Returns the hashes of the lines whose place matters; None = a quarantined line."""
+    return [
+        None if isinstance(entry, Quarantined) else entry.content
+        for entry in page
+        if isinstance(entry, Quarantined) or entry.has_place
+    ]
+
+
+def _quarantined(line: Line, problem: Exception) -> Quarantined:
+    text = None
+    if 0 < len(line.text) <= _LONGEST_KEPT:
+        text = line.text.decode(errors="backslashreplace").replace("\0", "\\x00")
+    return Quarantined(line.number, str(problem), text)

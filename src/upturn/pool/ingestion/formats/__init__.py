@@ -1,13 +1,12 @@
 """Readers of the file formats of recorded conversations.
 
-A new format is a reader in a module here and an entry in ``READERS``; ``pool.importer`` turns conversations into
+A new format is a reader in a module here and an entry in ``READERS``; the importer turns conversations into
 records. Start with ``conversation``, which all readers share.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from upturn.pool.ingestion.formats.chat import read_chat, text_lines
+from upturn.pool.ingestion.formats.chat import read_chat
 from upturn.pool.ingestion.formats.conversation import (
     NAME_RULE,
     Conversation,
@@ -15,11 +14,13 @@ from upturn.pool.ingestion.formats.conversation import (
     Line,
     LineError,
     Lines,
+    OpenFile,
     is_name,
 )
+from upturn.pool.ingestion.formats.json_text import text_lines
 from upturn.pool.ingestion.formats.tau_bench import read_tau_bench
 
-READERS: Mapping[str, Callable[[Path, Defaults], Lines]] = {"tau-bench": read_tau_bench, "chat": read_chat}
+READERS: Mapping[str, Callable[[OpenFile, Defaults], Lines]] = {"tau-bench": read_tau_bench, "chat": read_chat}
 """A reader yields every line or row of a file, parsed or with the reason why it is unusable."""
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Line",
     "LineError",
     "Lines",
+    "OpenFile",
     "is_name",
     "text_lines",
 ]

@@ -1,15 +1,14 @@
 """JSON lines with one conversation per line: ``{"messages": […], …}``.
 
-Optional keys: ``reward`` (0 to 1), ``success`` (true or false; it overrides ``reward``), ``task_id`` (equal for
-trajectories of the same task; without it, conversations with the same first system and user message are of the same
-task), ``trial``, ``family`` (default ``chat``) and ``model``. Other keys are ignored.
+Optional keys: ``reward`` (0 to 1), ``success`` (true or false; it overrides ``reward``), ``id`` (of the
+conversation), ``task_id`` (equal for trajectories of the same task; without it, conversations with the same first
+system and user message and the same tools), ``trial``, ``family`` (default ``chat``), ``model``
+and ``tools`` (as in a request). Other keys are kept with the trajectory.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from upturn.pool.ingestion.formats.conversation import (
     Conversation,
@@ -17,49 +16,32 @@ from upturn.pool.ingestion.formats.conversation import (
     Line,
     LineError,
     Lines,
+    OpenFile,
     first_text,
     parse_name,
     parse_number,
     parse_reward,
     parse_turns,
 )
+from upturn.pool.ingestion.formats.json_text import stream_lines
+from upturn.pool.ingestion.formats.known_keys import unknown_keys
 
-LONGEST_LINE = 32 * 2**20
-"""Bytes; a longer line is quarantined without loading it into memory."""
+_KEYS = frozenset(
+    {"messages", "reward", "success", "id", "task_id", "trial", "family", "model", "tools", "functions"}
+)
 
 
-def read_chat(path: Path, defaults: Defaults) -> Lines:
+def read_chat(open_file: OpenFile, defaults: Defaults) -> Lines:
     """Yields the lines of the file that are not blank. Raises OSError."""
-    for number, text in text_lines(path):
-        try:
+    with open_file() as file:
+        for number, text in stream_lines(file):
             if isinstance(text, LineError):
-                raise text
-            yield Line(number, _conversation(text, defaults))
-        except LineError as exc:
-            yield Line(number, exc)
-
-
-def text_lines(path: Path) -> Iterator[tuple[int, bytes | LineError]]:
-    """Yields (number, text or error) of each line that is not blank. Raises OSError."""
-    with path.open("rb") as file:
-        for number, line in enumerate(_lines(file), start=1):
-            if line is None:
-                yield number, LineError(f"the line is longer than {LONGEST_LINE} bytes; split it")
+                yield Line(number, text)
                 continue
-            text = line.removeprefix(b"\xef\xbb\xbf").strip()
-            if text:
-                yield number, text
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Yields the lines; None = a line that is too long."""
-    while line := file.readline(LONGEST_LINE + 1):
-        if len(line) <= LONGEST_LINE:
-            yield line
-            continue
-        while line and not line.endswith(b"\n"):
-            line = file.readline(LONGEST_LINE)
-        yield None
+            try:
+                yield Line(number, _conversation(text, defaults), text)
+            except LineError as exc:
+                yield Line(number, exc, text)
 
 
 def _conversation(text: bytes, defaults: Defaults) -> Conversation:
@@ -69,7 +51,8 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         raise LineError(f"not JSON: {exc}") from exc
     if not isinstance(raw, dict):
         raise LineError('a line must be an object {"messages": […]}')
-    messages = raw.get("messages")
+    extra = unknown_keys(raw, _KEYS)
+    messages, tools = raw.get("messages"), parse_tools(raw)
     turns, final_observation = parse_turns(messages)
     if not turns:
         raise LineError("no assistant message")
@@ -77,7 +60,7 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
     task_id = parse_name(raw.get("task_id"), "task_id")
     reward = parse_reward(raw.get("reward"))
     return Conversation(
-        task_key=f"text {first_text(messages, 'system')}\n{instruction}" if task_id is None else f"id {task_id}",
+        task_key=f"id {task_id}" if task_id is not None else _text_key(messages, instruction, tools),
         family=parse_name(raw.get("family"), "family") or defaults.family or "chat",
         instruction=instruction,
         agent=parse_name(raw.get("model"), "model") or defaults.agent,
@@ -86,7 +69,25 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         final_observation=final_observation,
         reward=reward,
         is_success=_success(raw.get("success"), reward),
+        identity=parse_name(raw.get("id"), "id"),
+        tools=tools,
+        extra=extra,
     )
+
+
+def parse_tools(raw: dict[str, Any]) -> list[Any]:
+    """Returns the tools of a request, those of the older form included; raises LineError."""
+    tools = raw.get("tools") or []
+    functions = raw.get("functions") or []
+    for name, value in (("tools", tools), ("functions", functions)):
+        if not isinstance(value, list) or not all(isinstance(tool, dict) for tool in value):
+            raise LineError(f"{name} must be a list of objects or null")
+    return [*tools, *({"type": "function", "function": function} for function in functions)]
+
+
+def _text_key(messages: object, instruction: str, tools: list[Any]) -> str:
+    offered = f"\n{to_json(tools).decode()}" if tools else ""
+    return f"text {first_text(messages, 'system')}\n{instruction}{offered}"
 
 
 def _success(value: object, reward: float | None) -> bool | None:

@@ -1,9 +1,10 @@
 """Parsing of recorded conversations: OpenAI-style chat messages, with ``tool_calls`` or ``function_call``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from pydantic_core import from_json
 
@@ -47,6 +48,12 @@ class Conversation:
     outcome: Outcome = "finished"
     error: str = ""
     context: Mapping[str, JsonValue] = field(default_factory=dict)
+    identity: str | None = None
+    """The source's id of the trajectory; None = it has none."""
+    tools: Sequence[JsonValue] = ()
+    """That were offered, as in a request."""
+    extra: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What the format does not know, by key."""
 
 
 class Line(NamedTuple):
@@ -55,17 +62,22 @@ class Line(NamedTuple):
     number: int
     """From 1."""
     content: Conversation | LineError
+    text: bytes = b""
+    """As it is in the file; empty = too long to keep."""
 
 
 Lines: TypeAlias = Iterator[Line]
+
+OpenFile: TypeAlias = Callable[[], AbstractContextManager[BinaryIO]]
+"""Opens the file at its beginning, decompressed."""
 
 
 class Defaults(NamedTuple):
     """Values for missing fields of a recording."""
 
-    family: str | None
+    family: str | None = None
     """None = the format's default."""
-    agent: str
+    agent: str = "unknown"
 
 
 class _Message(NamedTuple):

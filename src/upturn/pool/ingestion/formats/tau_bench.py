@@ -8,8 +8,7 @@ nor its model: the family is the domain in the first heading of the agent's poli
 
 import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -21,15 +20,17 @@ from upturn.pool.ingestion.formats.conversation import (
     Line,
     LineError,
     Lines,
+    OpenFile,
     first_text,
     parse_name,
     parse_number,
     parse_reward,
     parse_turns,
 )
+from upturn.pool.ingestion.formats.json_text import array_items
+from upturn.pool.ingestion.formats.known_keys import unknown_keys
 
-LARGEST_FILE = 2**30
-"""Bytes; the array is parsed at once and needs about ten times its size in memory."""
+_KEYS = frozenset({"task_id", "trial", "reward", "traj", "info"})
 
 _SUCCESS = 1 - 1e-6
 """τ-bench's threshold of the reward for a success."""
@@ -37,70 +38,61 @@ _SUCCESS = 1 - 1e-6
 _DOMAIN = re.compile(r"^#\s*([A-Za-z][A-Za-z-]{0,40}) agent policy", re.IGNORECASE)
 
 
-def read_tau_bench(path: Path, defaults: Defaults) -> Lines:
-    """Yields the rows of the array. Raises OSError, and IngestError for a file that is no JSON array."""
-    if path.stat().st_size > LARGEST_FILE:
-        raise IngestError(f"{str(path)!r} is larger than {LARGEST_FILE} bytes; split the array into several files")
-    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    try:
-        rows = from_json(content, allow_inf_nan=False)
-    except ValueError as exc:
-        rows = _rows_one_by_one(content)
-        if len(rows) < 2:
-            raise IngestError(
-                f"{str(path)!r} is not JSON: {exc}; a tau-bench file is one JSON array of rows"
-            ) from exc
-    if not isinstance(rows, list):
-        raise IngestError(f"{str(path)!r} is no JSON array; for JSON lines use --format chat")
-    texts = _task_texts(rows)
-    for number, row in enumerate(rows, start=1):
-        try:
-            yield Line(number, _conversation(row, texts, defaults))
-        except LineError as exc:
-            yield Line(number, exc)
+def read_tau_bench(open_file: OpenFile, defaults: Defaults) -> Lines:
+    """Yields the rows of the array. Raises OSError, and IngestError for a file that is no JSON array.
 
-
-def _rows_one_by_one(content: bytes) -> list[Any]:
-    """Returns the rows of an array with Python's deviations from JSON, which are NaN and text that is not Unicode.
-
-    If the array ends with a syntax error, the last row is a LineError. Empty = the text is no array.
+    A row without its texts makes it read the whole file once more, for those of the other rows.
     """
-    text = content.decode(errors="surrogateescape")
-    decoder = json.JSONDecoder()
-    rows: list[Any] = []
-    position = _skip_space(text, 0)
-    if not text.startswith("[", position):
-        return rows
-    is_open = True
-    try:
-        while is_open:
-            row, position = decoder.raw_decode(text, _skip_space(text, position + 1))
-            rows.append(_checked_row(row))
-            position = _skip_space(text, position)
-            is_open = text.startswith(",", position)
-        if not text.startswith("]", position) or text[position + 1 :].strip():
-            raise ValueError(f"expected , or the end of the array at character {position}")
-    except (ValueError, RecursionError) as exc:
-        rows.append(LineError(f"not JSON: {exc}; the rest of the file is not read"))
-    return rows
+    texts: list[_TaskTexts] = []
+
+    def find_texts() -> _TaskTexts:
+        if not texts:
+            texts.append(_task_texts(row for _, row, _ in _rows(open_file)))
+        return texts[0]
+
+    for number, row, text in _rows(open_file):
+        try:
+            yield Line(number, _conversation(row, find_texts, defaults), text)
+        except LineError as exc:
+            yield Line(number, exc, text)
 
 
-def _checked_row(row: Any) -> Any:
-    """Returns the row, or a LineError if it is not valid JSON, since other rows of its task also use its text."""
+class _Row(NamedTuple):
+    number: int
+    row: Any
+    """The JSON value, or a LineError."""
+    text: bytes
+
+
+def _rows(open_file: OpenFile) -> Iterator[_Row]:
+    with open_file() as file:
+        items = array_items(file)
+        if items is None:
+            raise IngestError("the file is no JSON array of rows; for JSON lines use --format chat")
+        for number, text in items:
+            if isinstance(text, LineError):
+                if number == 1 and text.args[0].startswith("not JSON"):
+                    raise IngestError(f"{text}; a tau-bench file is one JSON array of rows")
+                yield _Row(number, text, b"")
+            else:
+                yield _Row(number, _parsed(text), text)
+
+
+def _parsed(text: bytes) -> Any:
+    """Returns the JSON value, or a LineError.
+
+    Python's deviations from JSON are read, NaN and text that is not Unicode, so that the error names the field.
+    """
     try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as exc:
+        problem = exc
+    try:
+        row = json.loads(text.decode(errors="surrogateescape"))
         to_json(row, inf_nan_mode="constants")
-    except PydanticSerializationError as exc:
-        return LineError(f"not JSON: {exc}")
+    except (ValueError, RecursionError, PydanticSerializationError) as exc:
+        return LineError(f"not JSON: {exc if isinstance(exc, PydanticSerializationError) else problem}")
     return row
-
-
-def _skip_space(text: str, position: int) -> int:
-    """Returns the position of the next character that is no white space."""
-    match = _SPACE.match(text, position)
-    return position if match is None else match.end()
-
-
-_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class _TaskTexts(NamedTuple):
@@ -112,7 +104,7 @@ class _TaskTexts(NamedTuple):
     """The first system message by task id, and the file's first one under the empty id."""
 
 
-def _task_texts(rows: list[Any]) -> _TaskTexts:
+def _task_texts(rows: Iterator[Any]) -> _TaskTexts:
     instructions: dict[str, str] = {}
     policies: dict[str, str] = {}
     for row in rows:
@@ -146,7 +138,7 @@ def _task_of(row: object) -> Mapping[str, Any]:
     return task if isinstance(task, dict) else {}
 
 
-def _conversation(row: object, texts: _TaskTexts, defaults: Defaults) -> Conversation:
+def _conversation(row: object, find_texts: Callable[[], _TaskTexts], defaults: Defaults) -> Conversation:
     if isinstance(row, LineError):
         raise row
     if not isinstance(row, dict):
@@ -156,11 +148,16 @@ def _conversation(row: object, texts: _TaskTexts, defaults: Defaults) -> Convers
         raise LineError("task_id is missing")
     if "traj" not in row:
         raise LineError("traj is missing")
+    extra = unknown_keys(row, _KEYS)
     messages = row["traj"]
     turns, final_observation = parse_turns(messages)
     reward = parse_reward(row.get("reward"))
-    policy = first_text(messages, "system") or texts.policies.get(task_id, texts.policies.get("", ""))
-    instruction = _task_of(row).get("instruction") or texts.instructions.get(task_id, "")
+    policy = first_text(messages, "system")
+    instruction = _task_of(row).get("instruction")
+    if not policy or not instruction:
+        texts = find_texts()
+        policy = policy or texts.policies.get(task_id, texts.policies.get("", ""))
+        instruction = instruction or texts.instructions.get(task_id, "")
     if not isinstance(instruction, str):
         raise LineError("info.task.instruction must be text")
     error = _error(_info_of(row), bool(turns))
@@ -178,6 +175,7 @@ def _conversation(row: object, texts: _TaskTexts, defaults: Defaults) -> Convers
         outcome="model_error" if error else "finished",
         error=error,
         context={"source_task": task_id, "gold_actions": _task_of(row).get("actions")},
+        extra=extra,
     )
 
 

@@ -1,0 +1,111 @@
+"""The chats of the chosen trajectories, for the formats of training.
+
+Held-out tasks are never trained on, so they are read only where a format asks for them. What cannot be expressed is
+omitted and counted by cause.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from upturn.dialects import Image, RequestError
+from upturn.pool.calls import StoredCall, calls_of_episode
+from upturn.pool.exports.chat import Chat, chat_of_turns, chats_of_calls, message_rows
+from upturn.pool.exports.choice import EVERYTHING_CHOSEN, Choice
+from upturn.pool.privacy import Replacer, anonymise, mask
+from upturn.pool.quality import IMPORTED
+from upturn.pool.reader import Experience, PoolReader
+from upturn.records import MODEL_CALL, Evaluation, Split, Task, Tool, Trajectory
+
+RecordT = TypeVar("RecordT")
+
+ToolsOf = Callable[[str], Sequence[Tool]]
+"""Returns the tools of an environment by its name; empty = it is unknown or describes none."""
+
+
+class ChatPoint(NamedTuple):
+    """A trajectory as chats: one, or one for each conversation of an episode."""
+
+    task: Task
+    trajectory: Trajectory
+    evaluation: Evaluation | None
+    """None = no evaluation is stored."""
+    chats: tuple[Chat, ...]
+
+
+class ChatSource:
+    """Reads the chats of one tenant's chosen trajectories."""
+
+    def __init__(
+        self,
+        pool: PoolReader,
+        *,
+        tenant: str,
+        choice: Choice = EVERYTHING_CHOSEN,
+        tools_of: ToolsOf = lambda _: (),
+        is_anonymised: bool = True,
+        replacer: Replacer = mask,
+    ) -> None:
+        """``replacer``: what stands for privacy findings."""
+        self.pool, self.tenant = pool, tenant
+        self.choice, self._tools_of, self._is_anonymised = choice, tools_of, is_anonymised
+        self._replacer = replacer
+        self._versions = {version.id: self._anonymous(version) for version in pool.agent_versions()}
+        self.omitted: Counter[str] = Counter()
+        """Number of trajectories, tasks or pairs that are not written, by cause."""
+
+    def experiences(self, split: Split = "train") -> Iterator[Experience]:
+        """Yields the chosen data points with tasks of this split, without tokens."""
+        for experience in self.choice.experiences(self.pool, tenant=self.tenant, has_tokens=False):
+            if experience.task.split == split:
+                yield experience
+            else:
+                self.omitted[experience.task.split] += 1
+
+    def points(self, split: Split = "train") -> Iterator[ChatPoint]:
+        """Yields the chosen data points of this split that have words."""
+        for experience in self.experiences(split):
+            if (point := self.point(experience)) is not None:
+                yield point
+
+    def point(self, experience: Experience) -> ChatPoint | None:
+        """Returns the data point with its chats; None = it has none, which is counted."""
+        task, trajectory = self._anonymous(experience.task), self._anonymous(experience.trajectory)
+        chats = tuple(chat for chat in self._chats(task, trajectory) if chat.has_words)
+        if not chats:
+            self.omitted["no_words"] += 1
+            return None
+        if (problem := next(filter(None, map(_problem, chats)), None)) is not None:
+            self.omitted[problem] += 1
+            return None
+        return ChatPoint(task, trajectory, experience.evaluation, chats)
+
+    def _chats(self, task: Task, trajectory: Trajectory) -> list[Chat]:
+        if task.environment == MODEL_CALL and task.episode is not None:
+            calls = calls_of_episode(self.pool.engine, task.episode, tenant=self.tenant)
+            chats = chats_of_calls([self._anonymous_call(stored) for stored in calls])
+            if chats:
+                return chats
+        if task.environment in (MODEL_CALL, IMPORTED):
+            return [chat_of_turns(trajectory)]
+        version = self._versions.get(trajectory.agent_version)
+        prompt = version.prompt if version is not None else ""
+        return [chat_of_turns(trajectory, prompt=prompt, tools=self._tools_of(task.environment))]
+
+    def _anonymous_call(self, stored: StoredCall) -> StoredCall:
+        content = None if stored.content is None else self._anonymous(stored.content)
+        return StoredCall(stored.call, content)
+
+    def _anonymous(self, record: RecordT) -> RecordT:
+        return anonymise(record, self._replacer) if self._is_anonymised else record
+
+
+def _problem(chat: Chat) -> str | None:
+    """Returns why the chat cannot be written as text; None = it can."""
+    if any(isinstance(part, Image) for message in chat.messages for part in message.parts):
+        return "images"
+    try:
+        message_rows(chat.messages)
+    except RequestError:
+        return "not_expressible"
+    return None
