@@ -15,7 +15,7 @@ inputs decide: they are not in the folder, and what the function returns for the
 | off_by_one | 3 | a range one too short | the file has to be read |
 
 Held-out tasks have other shapes of functions (a result that is named before it is returned, an inner function, a
-guard) and other names of variables than training tasks.
+guard) than training tasks, and other pairs of variables; functions of one variable have other variables.
 """
 
 import json
@@ -33,7 +33,9 @@ INPUTS = 6
 SECONDS = 20.0
 """For all inputs together: a loop without an end has failed."""
 
-LETTERS = {"train": "abcdefghijklm", "heldout": "nopqrstuvwxyz"}
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+HELD_OUT = 3
+"""One pair of variables in this many is held out."""
 OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
 """Function → its operator."""
 WORDS = {
@@ -46,7 +48,16 @@ RANGES = (("sum_to", "sum(range({}))"), ("list_to", "list(range({}))"), ("upto",
 """Functions of numbers up to and with one."""
 
 SHAPES = {
-    "train": ("def {name}({args}):\n    return {body}\n", "def {name}({args}):\n    # {name}\n    return {body}\n"),
+    "train": (
+        "def {name}({args}):\n    return {body}\n",
+        "def {name}({args}):\n    # {name}\n    return {body}\n",
+        'def {name}({args}):\n    "{name}"\n    return {body}\n',
+        "def {name}({args}):\n    result = {body}\n    return result\n",
+        "def {name}({args}):\n    if True:\n        return {body}\n",
+        "def {name}({args}):\n    for _ in [1]:\n        value = {body}\n    return value\n",
+        "{name} = lambda {args}: {body}\n",
+        "import math\n\ndef {name}({args}):\n    return {body}\n",
+    ),
     "heldout": (
         "def {name}({args}):\n    out = {body}\n    return out\n",
         "def {name}({args}):\n    def go():\n        return {body}\n    return go()\n",
@@ -78,36 +89,42 @@ class Bug(NamedTuple):
     """The text to replace, the first one in the file that matches, and its replacement."""
 
 
-def operator(rng: Random, letters: str) -> Bug:
+def pair(rng: Random, split: str) -> tuple[str, str]:
+    """Two variables of the split."""
+    while True:
+        a, b = rng.sample(range(len(LETTERS)), 2)
+        if ((a + b) % HELD_OUT == 0) == (split == "heldout"):
+            return LETTERS[a], LETTERS[b]
+
+
+def operator(rng: Random, split: str) -> Bug:
     """`a - b` where `a + b` is meant; the operator occurs once in the file."""
     kind = rng.choice(sorted(OPERATORS))
     right = OPERATORS[kind]
     wrong = rng.choice([other for other in OPERATORS.values() if other != right])
-    a, b = rng.sample(letters, 2)
+    a, b = pair(rng, split)
     return Bug(rng.choice(WORDS[kind]), (a, b), f"{a} {wrong} {b}", f"{a} {right} {b}", (wrong, right))
 
 
-def variable(rng: Random, letters: str) -> Bug:
+def variable(rng: Random, split: str) -> Bug:
     """`a + a` where `a + b` is meant."""
     kind = rng.choice(sorted(OPERATORS))
     sign = OPERATORS[kind]
-    a, b = rng.sample(letters, 2)
+    a, b = pair(rng, split)
     edit = (f"{sign} {a}", f"{sign} {b}")
     return Bug(rng.choice(WORDS[kind]), (a, b), f"{a} {sign} {a}", f"{a} {sign} {b}", edit)
 
 
-def swapped(rng: Random, letters: str) -> Bug:
+def swapped(rng: Random, split: str) -> Bug:
     """`b - a` where `a - b` is meant."""
-    a, b = rng.sample(letters, 2)
+    a, b = pair(rng, split)
     return Bug(rng.choice(WORDS["sub"]), (a, b), f"{b} - {a}", f"{a} - {b}", (f"{b} - {a}", f"{a} - {b}"))
 
 
-def off_by_one(rng: Random, letters: str) -> Bug:
+def off_by_one(rng: Random, split: str) -> Bug:
     """`range(n)` where `range(n + 1)` is meant: sums and lists up to and with a number."""
-    (a,) = rng.sample(letters, 1)
-    name, text = rng.choice(
-        [("sum_to", "sum(range({}))"), ("list_to", "list(range({}))"), ("upto", "max(range({}))")]
-    )
+    a = rng.choice(LETTERS[split == "heldout" :: 2])
+    name, text = rng.choice(RANGES)
     low = rng.choice(["", "1, ", "0, ", "-1, ", "-2, ", "-3, ", "-4, "])
     edit = (f"{a}))", f"{a} + 1))")
     return Bug(name, (a,), text.format(f"{low}{a}"), text.format(f"{low}{a} + 1"), edit)
@@ -166,11 +183,11 @@ def repair(expected: dict[str, Any]) -> str:
 
 
 FAMILIES = {
-    "operator": lambda rng, split: draw(operator(rng, LETTERS[split]), rng, split, is_shown=True),
-    "seen": lambda rng, split: draw(operator(rng, LETTERS[split]), rng, split, is_shown=False),
-    "variable": lambda rng, split: draw(variable(rng, LETTERS[split]), rng, split, is_shown=False),
-    "swapped": lambda rng, split: draw(swapped(rng, LETTERS[split]), rng, split, is_shown=False),
-    "off_by_one": lambda rng, split: draw(off_by_one(rng, LETTERS[split]), rng, split, is_shown=False),
+    "operator": lambda rng, split: draw(operator(rng, split), rng, split, is_shown=True),
+    "seen": lambda rng, split: draw(operator(rng, split), rng, split, is_shown=False),
+    "variable": lambda rng, split: draw(variable(rng, split), rng, split, is_shown=False),
+    "swapped": lambda rng, split: draw(swapped(rng, split), rng, split, is_shown=False),
+    "off_by_one": lambda rng, split: draw(off_by_one(rng, split), rng, split, is_shown=False),
 }
 LEVELS = {"operator": 1, "seen": 2, "variable": 2, "swapped": 3, "off_by_one": 3}
 

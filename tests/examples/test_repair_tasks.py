@@ -95,16 +95,22 @@ def first_file(kit: ProgramKit, task: Task) -> str:
     return str(files["f.py"]["text"])
 
 
+BODY = re.compile(r"\w+ = lambda .*|return .*|= .*|# .*|(?<=\")\w+(?=\")|(?<=if )\w(?= is)|def .*:")
+ARGUMENTS = re.compile(r"\((.*?)\):|lambda (.*?):")
+
+
 def test_held_out_functions_have_other_shapes_and_variables(tasks: ModuleType) -> None:
     shapes: dict[str, set[str]] = {}
-    letters: dict[str, set[str]] = {}
+    variables: dict[str, set[frozenset[str]]] = {}
     for split in ("train", "heldout"):
-        texts = [first_file(tasks.kit, task) for family in FAMILIES for task in drawn(tasks.kit, family, split, 12)]
-        shapes[split] = {re.sub(r"return .*|= .*|# .*|if . is.*", "…", text.partition("\n")[2]) for text in texts}
-        letters[split] = {letter for text in texts for letter in re.findall(r"\b[a-z]\b", text)}
-    assert len(shapes["train"]) == 2 and len(shapes["heldout"]) == 3
+        texts = [first_file(tasks.kit, task) for family in FAMILIES for task in drawn(tasks.kit, family, split, 20)]
+        shapes[split] = {BODY.sub("…", text) for text in texts}
+        arguments = [match for text in texts if (match := ARGUMENTS.search(text))]
+        variables[split] = {frozenset((match[1] or match[2]).split(", ")) for match in arguments}
+    assert len(shapes["train"]) == 8 and len(shapes["heldout"]) == 3
     assert not shapes["train"] & shapes["heldout"]
-    assert not letters["train"] & letters["heldout"]
+    assert len(variables["train"]) > 20
+    assert not variables["train"] & variables["heldout"]
 
 
 def test_only_the_first_level_shows_the_line(tasks: ModuleType) -> None:
