@@ -27,7 +27,7 @@ from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics
 from upturn.pool.store import Pool, PoolSink
-from upturn.pool.transfer import copy_pool
+from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
 
 __all__ = [
     "ALL_TENANTS",
@@ -40,6 +40,7 @@ __all__ = [
     "ExportFile",
     "IngestOptions",
     "Location",
+    "MovedTable",
     "Pool",
     "PoolExport",
     "PoolReader",
@@ -70,10 +71,12 @@ __all__ = [
     "ledger_problems",
     "location_of",
     "missing_reward",
+    "move_pool",
     "pool_exists",
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "rows_of",
     "statistics",
     "take_snapshot",
     "take_snapshot_of",

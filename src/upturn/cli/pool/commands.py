@@ -5,6 +5,7 @@ import typer
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
+from upturn.cli.pool.move import move
 from upturn.cli.pool.privacy import shred
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
@@ -16,6 +17,7 @@ pool_app.command("stats")(stats)
 pool_app.command("ready")(ready)
 pool_app.command("calls")(calls)
 pool_app.command("copy")(copy)
+pool_app.command("move")(move)
 pool_app.command("seal")(seal)
 pool_app.command("tasks")(tasks)
 pool_app.command("validate")(validate)

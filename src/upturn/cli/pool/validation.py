@@ -34,7 +34,7 @@ def validate(
     points = clean = 0
     with Pool.open(pool, read_only=True) as opened:
         damage = integrity_problems(opened.engine)
-        changes = [] if damage else list(ledger_problems(opened.engine))
+        changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
         scope = ALL_TENANTS if all_tenants else tenant
         for experience in () if damage or changes else opened.experiences(tenant=scope):
             inspected = inspect(experience)
