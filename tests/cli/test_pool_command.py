@@ -13,8 +13,8 @@ from tests.loop.trainers.traffic.traffic_pool import episode, rating, store
 from upturn.cli.ingest import ingest
 from upturn.cli.pool.commands import pool_app
 from upturn.dialects import Conversation, Message, ModelAnswer, Text, TokenUsage
-from upturn.errors import ConfigError, IngestError, StoreError, UpturnError
-from upturn.pool import Pool, PoolExport, missing_reward
+from upturn.errors import ConfigError, IngestError, StoreError, UnknownNameError, UpturnError
+from upturn.pool import Pool, PoolExport, missing_reward, take_snapshot
 from upturn.pool.access import admin_acts
 from upturn.records import Call, CallContent, Evaluation, GateResult, fields_json
 
@@ -389,3 +389,17 @@ def test_idle_episodes_are_sealed_by_a_command(tmp_path: Path) -> None:
     assert values(run_json("pool", "seal", "--pool", path)) == {"sealed": 0, "deleted": 0}
     assert values(run_json("pool", "seal", "--pool", path, "--idle-hours", 0)) == {"sealed": 1, "deleted": 0}
     assert run_json("pool", "ready", "--pool", path, exit_code=1)["traffic"]["sft"]["number"] == 1
+
+
+def test_the_card_of_a_snapshot_is_written(filled: Path, tmp_path: Path) -> None:
+    with Pool.open(filled) as pool:
+        snapshot = take_snapshot(pool, tenants=["default"])
+    printed = run("pool", "card", snapshot.id, "--pool", filled)
+    assert printed.stdout.startswith(f"# Snapshot {snapshot.id[:12]}\n\nTrajectories: 6, ")
+    out = tmp_path / "card.md"
+    written = run_json("pool", "card", snapshot.id, "--pool", filled, "--out", out)
+    assert values(written)["trajectories"] == 6
+    assert values(written)["manifest_matches"] == 1
+    assert out.read_text() == printed.stdout
+    assert isinstance(run("pool", "card", "nonsense", "--pool", filled).exception, UnknownNameError)
+    assert run("pool", "card", snapshot.id, "--pool", filled, "--json").exit_code == 2
