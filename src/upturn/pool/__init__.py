@@ -13,11 +13,15 @@ from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
     ExportFile,
     IngestOptions,
+    LostWordsError,
+    Transcript,
     check_source,
     drop_quarantined,
     import_export,
     ingest,
+    is_imported,
     quarantined_lines,
+    transcript,
 )
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
@@ -40,6 +44,7 @@ __all__ = [
     "ExportFile",
     "IngestOptions",
     "Location",
+    "LostWordsError",
     "MovedTable",
     "Pool",
     "PoolExport",
@@ -53,6 +58,7 @@ __all__ = [
     "Selected",
     "Selection",
     "States",
+    "Transcript",
     "check_source",
     "copy_pool",
     "correction_pairs",
@@ -68,6 +74,7 @@ __all__ = [
     "ingest_feedback",
     "inspect",
     "integrity_problems",
+    "is_imported",
     "ledger_problems",
     "location_of",
     "missing_reward",
@@ -81,4 +88,5 @@ __all__ = [
     "take_snapshot",
     "take_snapshot_of",
     "trajectory_ratings",
+    "transcript",
 ]
