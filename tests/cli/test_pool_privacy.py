@@ -43,3 +43,20 @@ def test_pseudonyms_of_a_raw_export_are_refused(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "--pseudonyms has no effect with --raw" in done.stderr
     assert not (tmp_path / "pool.db").exists()
+
+
+def test_forget_shows_what_it_would_do_and_proves_what_it_did(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    options = ("--pool", path, "--subject", "Ruth.Klein@gmail.com", "--who", "ada", "--why", "asked")
+    shown = run_json("pool", "forget", *options, "--dry-run")
+    assert shown["rows_by_table"]
+    assert b"ruth.klein@gmail.com" in path.read_bytes()
+    done = run_json("pool", "forget", *options)
+    assert done["rows_by_table"] == shown["rows_by_table"]
+    assert values(done)["remaining"] == 0
+    assert b"ruth.klein@gmail.com" not in path.read_bytes()
+    assert values(run_json("pool", "validate", "--pool", path))["changed_records"] == 0
+    assert _acts(path) == [("pool forget", "ada", "asked")]
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    assert b"ruth.klein@gmail.com" not in path.read_bytes()

@@ -1,6 +1,7 @@
-"""``upturn pool shred``, and what stands for personal data in exports."""
+"""``upturn pool forget`` and ``shred``, and what stands for personal data in exports."""
 
 from time import time
+from typing import Annotated
 
 import typer
 
@@ -8,6 +9,8 @@ from upturn.cli.options import POOL_PATH, AsJson, PoolPath, Tenant, Who, Why, us
 from upturn.cli.output import emit, print_message
 from upturn.pool import Pool
 from upturn.pool.access import delete_pseudonym_key, pseudonym_key, record_act
+from upturn.pool.erasure import Subject
+from upturn.pool.erasure import forget as forget_subject
 from upturn.pool.privacy import Pseudonymiser, Replacer, mask
 from upturn.records import AdminAct, Result
 
@@ -36,4 +39,54 @@ def shred(
     emit("pool shred", [Result("deleted_keys", float(is_deleted))], {"tenant": tenant}, as_json=as_json)
     if not is_deleted:
         print_message(f"tenant {tenant!r} has no key: no export had pseudonyms, or it was deleted before")
+        raise typer.Exit(1)
+
+
+def forget(  # noqa: PLR0913  a command's parameters are its options
+    *,
+    subject: Annotated[
+        str, typer.Option("--subject", help="What to erase: an address, a number, a name; in any spelling.")
+    ],
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be erased.")] = False,
+    who: Who = "",
+    why: Why = "",
+    as_json: AsJson = False,
+) -> None:
+    """Erase a person from a tenant's records, write the database anew, and search it again.
+
+    The records stay, with <ERASED> in their texts; tokens that may hold the subject are dropped. Snapshots that
+    changed and versions that were trained on them are listed. Stop programs that write the pool first. Exits with 1
+    if anything still names the subject.
+    """
+    act = AdminAct(who or user_name(), "pool forget", "a person", time(), tenant, why)
+    done = forget_subject(pool, Subject(subject), act=act, is_dry_run=dry_run)
+    results = [
+        Result("rows", float(sum(done.records.values()))),
+        Result("dropped_tokens", float(done.dropped_tokens)),
+        Result("deleted_blobs", float(done.deleted_blobs)),
+    ]
+    if not dry_run:
+        results.append(Result("remaining", float(len(done.remaining)), bar="<= 0", holds=not done.remaining))
+    details = {
+        "tenant": tenant,
+        "is_dry_run": dry_run,
+        "rows_by_table": done.records,
+        "snapshots": list(done.snapshots),
+        "versions": list(done.versions),
+        "remaining": list(done.remaining),
+        "shared_files": list(done.shared_files),
+    }
+    emit("pool forget", results, details, as_json=as_json)
+    if done.versions:
+        print_message(
+            "versions that were trained on the subject's records are listed; train them anew without them"
+        )
+    if done.shared_files:
+        print_message("records of other tenants name the subject too, so the file holds it")
+    if done.remaining:
+        print_message(
+            "ids and the operator's own rows cannot be rewritten: they are listed, and still name the subject"
+        )
         raise typer.Exit(1)

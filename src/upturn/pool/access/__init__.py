@@ -2,7 +2,7 @@
 
 Start with ``keys``, then ``acts``."""
 
-from upturn.pool.access.acts import admin_acts, record_act
+from upturn.pool.access.acts import admin_acts, append_act, record_act
 from upturn.pool.access.erasure import record_erasure
 from upturn.pool.access.freeze import Freeze, current_freeze, freeze, unfreeze
 from upturn.pool.access.keys import KeyStore
@@ -17,6 +17,7 @@ __all__ = [
     "Spending",
     "TaskUsage",
     "admin_acts",
+    "append_act",
     "current_freeze",
     "delete_pseudonym_key",
     "freeze",

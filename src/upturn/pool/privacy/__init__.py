@@ -7,9 +7,19 @@ detectors, then ``replacement``, ``pseudonym`` and ``anonymiser``.
 from upturn.pool.privacy.anonymiser import anonymise
 from upturn.pool.privacy.content import has_findings
 from upturn.pool.privacy.detection import findings
+from upturn.pool.privacy.encoding import decodings
 from upturn.pool.privacy.finding import Detector, Finding, FindingKind
+from upturn.pool.privacy.phone import phone_spellings
 from upturn.pool.privacy.pseudonym import KEY_BYTES, Pseudonymiser
-from upturn.pool.privacy.replacement import Replacer, mask, redact, redact_json, replace_json, replace_text
+from upturn.pool.privacy.replacement import (
+    Replacement,
+    Replacer,
+    mask,
+    redact,
+    redact_json,
+    replace_json,
+    replace_text,
+)
 
 __all__ = [
     "KEY_BYTES",
@@ -17,11 +27,14 @@ __all__ = [
     "Finding",
     "FindingKind",
     "Pseudonymiser",
+    "Replacement",
     "Replacer",
     "anonymise",
+    "decodings",
     "findings",
     "has_findings",
     "mask",
+    "phone_spellings",
     "redact",
     "redact_json",
     "replace_json",
