@@ -176,10 +176,10 @@ def test_reason_must_not_name_the_subject_and_a_writer_excludes(path: Path) -> N
 
 def test_quarantined_lines_and_names_of_files_are_rewritten(path: Path) -> None:
     with Pool.open(path) as pool:
-        bad = Quarantined(3, f"no role in {MARIA}", '{"to": "%s", "n": 4' % MARIA)
+        bad = Quarantined(3, f"no role in {MARIA}", f'{{"to": "{MARIA}", "n": 4')
         pool.append(imported=Imported("default", "s", f"{MARIA}.jsonl", 3, 2, (bad,)))
     assert _forget(path).remaining == ()
     with Pool.open(path, read_only=True) as pool, pool.engine.connect() as connection:
         line = connection.execute(schema.quarantine.select()).one()
-        assert (line.reason, line.text) == (f"no role in {MASK}", '{"to": "%s", "n": 4' % MASK)
+        assert (line.reason, line.text) == (f"no role in {MASK}", f'{{"to": "{MASK}", "n": 4')
         assert connection.execute(schema.imports.select()).one().path == f"{MASK}.jsonl"

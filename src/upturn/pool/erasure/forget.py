@@ -21,7 +21,7 @@ from upturn.pool.erasure.rewriting import replacement_of, without_subject
 from upturn.pool.erasure.scrub import files_with, scrub
 from upturn.pool.erasure.search import LOOSE, RECORDS, Hit, search
 from upturn.pool.erasure.subject import Subject
-from upturn.pool.row import KINDS, digest, ready_row, trajectory_of
+from upturn.pool.row import KINDS, PoolRecord, digest, ready_row, trajectory_of
 from upturn.pool.selection import ALL_TENANTS
 from upturn.pool.store import Pool
 from upturn.pool.tokens import references
@@ -144,13 +144,13 @@ def _erase(
 
 def _new_values(table: Table, row: Row[Any], subject: Subject) -> tuple[dict[str, Any] | None, bool]:
     """Returns the columns of the row without the subject (None = nothing changes), and whether it had tokens."""
-    cls = _CLASSES[table]
+    record: PoolRecord
     if table is schema.trajectories:
         had_tokens = row.tokens is not None
         record = without_subject(trajectory_of(row), subject)
         is_changed = had_tokens or ready_row(record).values["turns"] != row.turns
     else:
-        stored = from_fields(cls, row.fields)
+        stored = from_fields(_CLASSES[table], row.fields)
         record, had_tokens = without_subject(stored, subject), False
         if isinstance(record, CallContent) and record.tokens:
             record, had_tokens = _without_tokens(record), True
