@@ -7,7 +7,7 @@ from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
 from upturn.cli.pool.move import move
-from upturn.cli.pool.privacy import forget, shred
+from upturn.cli.pool.privacy import forget, report, shred
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
 from upturn.cli.pool.statistics import show, stats
@@ -28,4 +28,5 @@ pool_app.add_typer(quarantine_app, name="quarantine", help="Lines of imported fi
 pool_app.command("import")(import_records)
 pool_app.command("shred")(shred)
 pool_app.command("forget")(forget)
+pool_app.command("privacy")(report)
 pool_app.command("card")(card)

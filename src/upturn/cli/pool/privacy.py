@@ -1,4 +1,4 @@
-"""``upturn pool forget`` and ``shred``, and what stands for personal data in exports."""
+"""``upturn pool forget``, ``shred`` and ``privacy``, and what stands for personal data in exports."""
 
 from time import time
 from typing import Annotated
@@ -12,6 +12,7 @@ from upturn.pool.access import delete_pseudonym_key, pseudonym_key, record_act
 from upturn.pool.erasure import Subject
 from upturn.pool.erasure import forget as forget_subject
 from upturn.pool.privacy import Pseudonymiser, Replacer, mask
+from upturn.pool.quality import anonymity
 from upturn.records import AdminAct, Result
 
 
@@ -90,3 +91,20 @@ def forget(  # noqa: PLR0913  a command's parameters are its options
             "ids and the operator's own rows cannot be rewritten: they are listed, and still name the subject"
         )
         raise typer.Exit(1)
+
+
+def report(*, pool: PoolPath = POOL_PATH, tenant: Tenant = "default", as_json: AsJson = False) -> None:
+    """Show how many tasks of an anonymised export share their quasi-identifiers, such as place, age and occupation:
+    k-anonymity, and the rarest combinations.
+    """
+    with Pool.open(pool, read_only=True) as opened:
+        measured = anonymity(opened.experiences(tenant=tenant, has_tokens=False))
+        stored = len({row.task_id for row in opened.selected(tenant=tenant)})
+    results = [
+        Result("tasks", float(stored)),
+        Result("tasks_with_quasi_identifiers", float(measured.tasks)),
+        *([] if measured.k is None else [Result("k", float(measured.k), n=measured.tasks)]),
+        Result("unique_tasks", float(measured.unique), n=measured.tasks),
+    ]
+    rarest = [{"tasks": count, **dict(combination)} for combination, count in measured.rarest]
+    emit("pool privacy", results, {"tenant": tenant, "rarest": rarest}, as_json=as_json)
