@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0010"
+HEAD = "0011"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()

@@ -2,9 +2,9 @@
 
 A quasi-identifier is a field whose value is known to others and may single a person out together with others:
 place, age, sex, occupation and the like (``ATTRIBUTES``). Fields are recognised by their names, in the context of
-the task, in parameters of actions, in final states and in observations that are JSON. Of each one a task counts with
-the first value. A task stands for a person: if a person has several tasks, k is smaller than what is returned. Not
-covered: quasi-identifiers in prose, and fields with other names.
+the task, in parameters of actions, in final states and in observations that are JSON. Of each one a task counts
+with the first value. A task stands for a person: if a person has several tasks, k is smaller than what is
+returned. Not covered: quasi-identifiers in prose, and fields with other names.
 """
 
 import json
