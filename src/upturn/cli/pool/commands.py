@@ -7,10 +7,12 @@ from upturn.cli.pool.card import card
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
+from upturn.cli.pool.lineage import show_lineage
 from upturn.cli.pool.move import move
 from upturn.cli.pool.privacy import forget, report, shred
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
+from upturn.cli.pool.restoring import restore, try_restore
 from upturn.cli.pool.statistics import show, stats
 from upturn.cli.pool.validation import validate
 
@@ -33,3 +35,6 @@ pool_app.command("shred")(shred)
 pool_app.command("forget")(forget)
 pool_app.command("privacy")(report)
 pool_app.command("card")(card)
+pool_app.command("lineage")(show_lineage)
+pool_app.command("restore")(restore)
+pool_app.command("drill")(try_restore)
