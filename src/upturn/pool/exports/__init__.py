@@ -1,7 +1,7 @@
-"""Export of a tenant's records, in our own form and in those of trainers, anonymised by default.
+"""Export of a tenant's records, in our own form and in those of trainers and viewers, anonymised by default.
 
 ``exporter`` writes our own form (``form``), which ``pool.ingestion.exported`` reads back; ``formats`` are those of
-trainers, and ``card`` describes a snapshot. Not here: what counts as personal data (``upturn.pool.privacy``). Start
+trainers, ``logs`` those of viewers, and ``card`` describes a snapshot. Not here: what counts as personal data (``upturn.pool.privacy``). Start
 with ``exporter``.
 """
 
@@ -18,6 +18,7 @@ from upturn.pool.exports.form import (
     LineDigest,
 )
 from upturn.pool.exports.formats import FORMATS, WRITERS, TrainingFormat
+from upturn.pool.exports.logs import LOGS, LogFormat
 from upturn.pool.exports.source import ChatSource
 from upturn.pool.exports.training import TrainingExport
 
@@ -27,12 +28,14 @@ __all__ = [
     "FORMATS",
     "FORM_VERSION",
     "HEADER_KIND",
+    "LOGS",
     "WRITERS",
     "ChatSource",
     "Choice",
     "ExportEnd",
     "ExportHeader",
     "LineDigest",
+    "LogFormat",
     "PoolExport",
     "SnapshotCard",
     "TrainingExport",

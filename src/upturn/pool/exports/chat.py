@@ -113,7 +113,7 @@ def _chat_until(answered: Mapping[str, StoredCall], name: str) -> Chat | None:
 
 
 def chat_of_turns(trajectory: Trajectory, *, prompt: str = "", tools: Sequence[Tool] = ()) -> Chat:
-    """Returns the trajectory's turns as messages, without what came after the last one.
+    """Returns the trajectory's turns as messages, and what was observed after the last one, if anything.
 
     ``prompt``: the system prompt; empty = none, or it is in the first observation. ``tools``: of the environment.
     """
@@ -129,6 +129,8 @@ def chat_of_turns(trajectory: Trajectory, *, prompt: str = "", tools: Sequence[T
         messages.append(Message("assistant", parts))
         for turn in turns[1:]:  # between two calls of a message, the result of the earlier one is observed
             messages.append(_result(waiting.pop(0), turn.observation))
+    if trajectory.final_observation.text or trajectory.final_observation.is_error:
+        messages += _observed(trajectory.final_observation, waiting)
     return Chat(tuple(messages), tuple(map(_definition, tools)))
 
 

@@ -6,6 +6,7 @@ omitted and counted by cause.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from upturn.dialects import Image, RequestError
@@ -15,7 +16,7 @@ from upturn.pool.exports.choice import EVERYTHING_CHOSEN, Choice
 from upturn.pool.exports.exporter import anonymise
 from upturn.pool.quality import IMPORTED
 from upturn.pool.reader import Experience, PoolReader
-from upturn.records import MODEL_CALL, Evaluation, Split, Task, Tool, Trajectory
+from upturn.records import MODEL_CALL, Evaluation, Observation, Split, Task, Tool, Trajectory
 
 RecordT = TypeVar("RecordT")
 
@@ -51,10 +52,10 @@ class ChatSource:
         self.omitted: Counter[str] = Counter()
         """Number of trajectories, tasks or pairs that are not written, by cause."""
 
-    def experiences(self, split: Split = "train") -> Iterator[Experience]:
-        """Yields the chosen data points with tasks of this split, without tokens."""
+    def experiences(self, split: Split | None = "train") -> Iterator[Experience]:
+        """Yields the chosen data points with tasks of this split (None = of all), without tokens."""
         for experience in self.choice.experiences(self.pool, tenant=self.tenant, has_tokens=False):
-            if experience.task.split == split:
+            if split in (None, experience.task.split):
                 yield experience
             else:
                 self.omitted[experience.task.split] += 1
@@ -67,15 +68,29 @@ class ChatSource:
 
     def point(self, experience: Experience) -> ChatPoint | None:
         """Returns the data point with its chats; None = it has none, which is counted."""
-        task, trajectory = self._anonymous(experience.task), self._anonymous(experience.trajectory)
-        chats = tuple(chat for chat in self._chats(task, trajectory) if chat.has_words)
+        point = self.read(experience)
+        if point is None:
+            return None
+        chats = tuple(chat for chat in point.chats if chat.has_words)
         if not chats:
             self.omitted["no_words"] += 1
             return None
+        return point._replace(chats=chats)
+
+    def read(self, experience: Experience, *, has_end: bool = False) -> ChatPoint | None:
+        """Returns the data point with its chats, with or without words; None = they cannot be written as text.
+
+        ``has_end``: with what was observed after the last message of the model.
+        """
+        task, trajectory = self._anonymous(experience.task), self._anonymous(experience.trajectory)
+        evaluation = None if experience.evaluation is None else self._anonymous(experience.evaluation)
+        if not has_end:
+            trajectory = replace(trajectory, final_observation=Observation(""))
+        chats = tuple(self._chats(task, trajectory))
         if (problem := next(filter(None, map(_problem, chats)), None)) is not None:
             self.omitted[problem] += 1
             return None
-        return ChatPoint(task, trajectory, experience.evaluation, chats)
+        return ChatPoint(task, trajectory, evaluation, chats)
 
     def _chats(self, task: Task, trajectory: Trajectory) -> list[Chat]:
         if task.environment == MODEL_CALL and task.episode is not None:
