@@ -1,4 +1,5 @@
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,8 +130,25 @@ def test_validate_counts_failed_gates(filled: Path) -> None:
         "clean_points": 5,
         "clean_share": pytest.approx(5 / 6),
     }
-    assert printed["failed_gates"] == {"complete": 1}
-    assert printed["first_failures"][0]["complete"] == "outcome model_error: Connection reset"
+    failed = {name: gate["failed"] for name, gate in printed["gates"].items() if gate["failed"]}
+    assert failed == {"complete/1": 1}
+    assert printed["gates"]["complete/1"]["examples"][0]["problem"] == "outcome model_error: Connection reset"
+
+
+def test_validate_draws_the_share_of_each_gate(filled: Path, tmp_path: Path) -> None:
+    shown = run("pool", "validate", "--pool", filled).stdout
+    assert re.search(r"complete +#{17}\.{3} +83\.3% +5/6", shown)
+    assert re.search(r"evaluated +#{20} +100\.0% +6/6", shown)
+    assert "complete = turns, and neither model nor environment failed. 1 fail; " in shown
+    with Pool.open(filled, read_only=True) as pool:
+        instruction = next(iter(pool.tasks(tenant="default"))).instruction
+    forbidden = tmp_path / "suite.jsonl"
+    forbidden.write_text(json.dumps({"instruction": f"{instruction} {'and so on ' * 3}"}) + "\nAnother one\n")
+    gate = run_json("pool", "validate", "--pool", filled, "--held-out", forbidden)["gates"]["uncontaminated/1"]
+    assert gate["points"] == 6
+    forbidden.write_text("\n")
+    refused = run("pool", "validate", "--pool", filled, "--held-out", forbidden)
+    assert refused.exit_code == 2 and "has no instruction" in refused.stderr
 
 
 def test_validate_detects_a_damaged_file(filled: Path) -> None:
@@ -150,7 +168,7 @@ def test_validate_names_changed_and_deleted_records(filled: Path) -> None:
     printed = run_json("pool", "validate", "--pool", filled, exit_code=1)
     assert values(printed)["integrity_problems"] == 0
     assert values(printed)["changed_records"] == len(printed["changes"])
-    assert "trajectories has 5 rows, 6 were written; rows were deleted" in printed["changes"]
+    assert any("was deleted: the audit log has it with sequence" in line for line in printed["changes"])
     assert any("its column verdict is 'success', its record says 'failure'" in line for line in printed["changes"])
     assert "records were changed or deleted" in run("pool", "validate", "--pool", filled).stderr
 

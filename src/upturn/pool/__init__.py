@@ -13,11 +13,15 @@ from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
     ExportFile,
     IngestOptions,
+    LostWordsError,
+    Transcript,
     check_source,
     drop_quarantined,
     import_export,
     ingest,
+    is_imported,
     quarantined_lines,
+    transcript,
 )
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
@@ -27,7 +31,7 @@ from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics
 from upturn.pool.store import Pool, PoolSink
-from upturn.pool.transfer import copy_pool
+from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
 
 __all__ = [
     "ALL_TENANTS",
@@ -40,6 +44,8 @@ __all__ = [
     "ExportFile",
     "IngestOptions",
     "Location",
+    "LostWordsError",
+    "MovedTable",
     "Pool",
     "PoolExport",
     "PoolReader",
@@ -52,6 +58,7 @@ __all__ = [
     "Selected",
     "Selection",
     "States",
+    "Transcript",
     "check_source",
     "copy_pool",
     "correction_pairs",
@@ -67,15 +74,19 @@ __all__ = [
     "ingest_feedback",
     "inspect",
     "integrity_problems",
+    "is_imported",
     "ledger_problems",
     "location_of",
     "missing_reward",
+    "move_pool",
     "pool_exists",
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "rows_of",
     "statistics",
     "take_snapshot",
     "take_snapshot_of",
     "trajectory_ratings",
+    "transcript",
 ]

@@ -6,6 +6,7 @@ from upturn.cli.pool.card import card
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
+from upturn.cli.pool.move import move
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
 from upturn.cli.pool.statistics import show, stats
@@ -16,6 +17,7 @@ pool_app.command("stats")(stats)
 pool_app.command("ready")(ready)
 pool_app.command("calls")(calls)
 pool_app.command("copy")(copy)
+pool_app.command("move")(move)
 pool_app.command("seal")(seal)
 pool_app.command("tasks")(tasks)
 pool_app.command("validate")(validate)

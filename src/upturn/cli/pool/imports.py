@@ -9,7 +9,7 @@ import typer
 from upturn.cli.options import POOL_PATH, AsJson, PoolPath
 from upturn.cli.output import emit, print_message, progress
 from upturn.errors import IngestError
-from upturn.pool import ExportFile, Pool, import_export
+from upturn.pool import ExportFile, Pool, import_export, location_of
 from upturn.pool.access import record_act
 from upturn.records import AdminAct, Result
 
@@ -47,7 +47,7 @@ def import_records(
     shown = report.quarantined if as_json else report.quarantined[:_MAX_LINES_SHOWN]
     details = {
         "file": str(file),
-        "pool": str(pool),
+        "pool": str(location_of(pool)),
         "tenant": header.tenant,
         "is_anonymised": header.is_anonymised,
         "is_repeated": report.is_repeated,

@@ -14,18 +14,18 @@ from upturn.pool.database.backend import (
     writing_engine,
 )
 from upturn.pool.database.location import Location, PoolUrl, location_of
-from upturn.pool.database.operator import integrity_problems, operator_transaction
-from upturn.pool.database.revision import bring_to_head, check_head, is_at_head
+from upturn.pool.database.operator import integrity_problems, operator_transaction, writers_excluded
+from upturn.pool.database.revision import begin_move, bring_to_head, check_head, end_move, is_at_head
 from upturn.pool.database.sqlite import POOL_ENDINGS
 from upturn.pool.database.sqlite_driver import sqlite_error
 from upturn.pool.database.statement import (
     Savepoint,
     Statement,
-    chain_head,
     column_by_id,
     insert_new,
     last_numbers,
-    move_chain,
+    log_head,
+    move_log_head,
     rejected,
 )
 
@@ -38,21 +38,24 @@ __all__ = [
     "Statement",
     "backend_in",
     "backend_of",
+    "begin_move",
     "bring_to_head",
-    "chain_head",
     "check_head",
     "column_by_id",
     "driver_of",
+    "end_move",
     "insert_new",
     "integrity_problems",
     "is_at_head",
     "last_numbers",
     "location_of",
-    "move_chain",
+    "log_head",
+    "move_log_head",
     "operator_transaction",
     "pool_exists",
     "reading_engine",
     "rejected",
     "sqlite_error",
+    "writers_excluded",
     "writing_engine",
 ]

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Engine
 
 from upturn.errors import StoreError
 from upturn.pool.database.backend import backend_in, backend_of
-from upturn.pool.database.location import Location, location_of
+from upturn.pool.database.location import Location, PoolUrl, location_of
 from upturn.pool.database.revision import check_head
 
 
@@ -28,6 +28,20 @@ def operator_transaction(location: str | Location) -> Iterator[Connection]:
     try:
         with engine.begin() as connection:
             yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def writers_excluded(location: str | Location) -> Iterator[None]:
+    """Nobody can write the pool until the block ends."""
+    place = location_of(location)
+    engine = backend_of(place).operator_engine()
+    try:
+        with engine.begin() as connection:
+            if isinstance(place, PoolUrl):
+                connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            yield
     finally:
         engine.dispose()
 

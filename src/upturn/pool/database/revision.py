@@ -9,6 +9,9 @@ from upturn.pool.database.backend import Backend, backend_in
 from upturn.pool.database.location import Location
 from upturn.pool.schema import HEAD, metadata
 
+UNFINISHED = "unfinished move"
+"""Revision of a place that a pool is being moved to."""
+
 _MIGRATIONS = Path(__file__).parent.parent / "migrations"
 
 
@@ -26,6 +29,8 @@ def bring_to_head(backend: Backend) -> None:
             revision = _revision(connection)
             if revision == HEAD:
                 return
+            if revision == UNFINISHED:
+                raise _unfinished(backend.location)
             if revision is None and inspect(connection).get_table_names():
                 raise _not_a_pool(backend.location)
             if revision is None:
@@ -43,6 +48,8 @@ def check_head(engine: Engine) -> None:
         revision = _revision(connection)
     if revision is None:
         raise _not_a_pool(location)
+    if revision == UNFINISHED:
+        raise _unfinished(location)
     if revision > HEAD:
         raise _newer(location, revision)
     if revision != HEAD:
@@ -52,9 +59,49 @@ def check_head(engine: Engine) -> None:
         )
 
 
+def begin_move(backend: Backend, source: str) -> None:
+    """Makes the tables of the target of a move, and marks it as unfinished; continues an unfinished move.
+
+    Raises StoreError for a place that holds anything else.
+    """
+    engine = backend.schema_engine()
+    try:
+        with engine.begin() as connection:
+            if _revision(connection) == UNFINISHED:
+                other = connection.execute(text("SELECT source, revision FROM pool_move")).one()
+                if tuple(other) != (source, HEAD):
+                    raise StoreError(
+                        f"{str(backend.location)!r} has an unfinished move of {other[0]!r} with revision "
+                        f"{other[1]!r}; finish that one, or empty the target"
+                    )
+                return
+            if inspect(connection).get_table_names():
+                raise StoreError(f"{str(backend.location)!r} is not empty; name a new file or an empty database")
+            _create(connection, UNFINISHED)
+            connection.execute(text("CREATE TABLE pool_move (source TEXT NOT NULL, revision TEXT NOT NULL)"))
+            connection.execute(
+                text("INSERT INTO pool_move VALUES (:source, :head)"), {"source": source, "head": HEAD}
+            )
+    finally:
+        engine.dispose()
+
+
+def end_move(connection: Connection) -> None:
+    """Makes the target of a move a pool."""
+    connection.execute(text("DROP TABLE pool_move"))
+    connection.execute(text("UPDATE alembic_version SET version_num = :head"), {"head": HEAD})
+
+
 def _not_a_pool(location: Location) -> StoreError:
     kind, other = ("database", "path") if isinstance(location, Path) else ("database", "database")
     return StoreError(f"{str(location)!r} is a {kind}, but not a pool; choose another {other}")
+
+
+def _unfinished(location: Location) -> StoreError:
+    return StoreError(
+        f"a pool is being moved to {str(location)!r}, and not all of it is there; finish it with the same "
+        "`upturn pool move`"
+    )
 
 
 def _newer(location: Location, revision: str) -> StoreError:
@@ -70,11 +117,11 @@ def _revision(connection: Connection) -> str | None:
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
-def _create(connection: Connection) -> None:
+def _create(connection: Connection, revision: str = HEAD) -> None:
     """Creates all tables at once, the result of all revisions, without the 0.3 s that Alembic takes."""
     metadata.create_all(connection, checkfirst=False)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
-    connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+    connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": revision})
 
 
 def _upgrade(connection: Connection, revision: str) -> None:

@@ -13,7 +13,7 @@ ColumnKind: TypeAlias = Literal["messages", "prompt", "text", "number", "count",
 """``messages``: with calls, whose arguments have any keys. ``prompt``: roles and texts. ``text`` and ``number`` may
 be null."""
 
-Columns: TypeAlias = "Mapping[str, ColumnKind | Mapping[str, ColumnKind]]"
+Columns: TypeAlias = Mapping[str, ColumnKind | Mapping[str, ColumnKind]]
 """By name; a mapping is a struct."""
 
 

@@ -9,6 +9,23 @@ branch_labels = None
 depends_on = None
 
 
+_TABLES = (
+    "tasks",
+    "decisions",
+    "trajectories",
+    "evaluations",
+    "feedback",
+    "agent_versions",
+    "releases",
+    "runs",
+    "snapshots",
+    "history",
+    "rollouts",
+    "imports",
+    "quarantine",
+)
+
+
 def _text(*names: str) -> list[sa.Column[str]]:
     return [sa.Column(name, sa.Text(), nullable=False) for name in names]
 
@@ -112,3 +129,9 @@ def upgrade() -> None:
     _create_evidence()
     _create_operator_records()
     _create_logs()
+
+
+def downgrade() -> None:
+    """Drops the tables."""
+    for name in _TABLES:
+        op.drop_table(name)

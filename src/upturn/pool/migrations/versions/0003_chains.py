@@ -36,6 +36,11 @@ def upgrade() -> None:
             connection.execute(sa.insert(chains), {"kind": kind, "row_count": count, "head": head})
 
 
+def downgrade() -> None:
+    """Drops the chains; an upgrade computes them from the rows that there are then."""
+    op.drop_table("chains")
+
+
 def _digest(*texts: str) -> str:
     hasher = hashlib.sha256()
     for text in texts:

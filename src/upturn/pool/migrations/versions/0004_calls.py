@@ -50,3 +50,10 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.Float(), nullable=False),
     )
     op.create_index("ix_submissions_state", "submissions", ["state", "updated_at"])
+
+
+def downgrade() -> None:
+    """Drops the tables, and the chain of calls."""
+    for name in ("submissions", "call_contents", "calls"):
+        op.drop_table(name)
+    op.execute("DELETE FROM chains WHERE kind = 'calls'")

@@ -25,3 +25,10 @@ def upgrade() -> None:
         sa.Column("recorded_at", sa.Float(), nullable=False),
     )
     op.create_index("ix_admin_acts_record", "admin_acts", ["kind", "record_id"])
+
+
+def downgrade() -> None:
+    """Drops both tables, and the chain of acts."""
+    op.drop_table("admin_acts")
+    op.drop_table("api_keys")
+    op.execute("DELETE FROM chains WHERE kind = 'admin_acts'")

@@ -27,3 +27,9 @@ def upgrade() -> None:
         sa.Column("recorded_at", sa.Float(), nullable=False),
     )
     op.create_index("ix_agent_limits_sequence", "agent_limits", ["sequence"])
+
+
+def downgrade() -> None:
+    """Drops both tables; the earlier limits stay in the history."""
+    op.drop_table("agent_limits")
+    op.drop_table("router_states")
