@@ -421,3 +421,18 @@ def test_the_card_of_a_snapshot_is_written(filled: Path, tmp_path: Path) -> None
     assert out.read_text() == printed.stdout
     assert isinstance(run("pool", "card", "nonsense", "--pool", filled).exception, UnknownNameError)
     assert run("pool", "card", snapshot.id, "--pool", filled, "--json").exit_code == 2
+
+
+@pytest.mark.parametrize(("name", "ending"), [("inspect", "eval"), ("otlp", "jsonl")])
+def test_logs_for_viewers_are_written_to_files_of_their_ending(
+    filled: Path, tmp_path: Path, name: str, ending: str
+) -> None:
+    out = tmp_path / f"out.{ending}"
+    printed = run_json("pool", "export", "--pool", filled, "--as", name, "--out", out)
+    assert (values(printed), printed["omitted"]) == ({"trajectories": 6}, {})
+    assert out.stat().st_size > 1_000
+    wrong = run("pool", "export", "--pool", filled, "--as", name, "--out", tmp_path / "out.txt")
+    assert wrong.exit_code == 2
+    assert f"named *.{ending}" in " ".join(wrong.stderr.replace("│", "").split())
+    assert run("pool", "export", "--pool", filled, "--as", name).exit_code == 2
+    assert run("pool", "export", "--pool", filled, "--as", name, "--out", out, "--heldout").exit_code == 2

@@ -1,8 +1,8 @@
 """Export of a tenant's records, in our own form and in those of trainers and viewers, anonymised by default.
 
 ``exporter`` writes our own form (``form``), which ``pool.ingestion.exported`` reads back; ``formats`` are those of
-trainers, ``logs`` those of viewers, and ``card`` describes a snapshot. Not here: what counts as personal data (``upturn.pool.privacy``). Start
-with ``exporter``.
+trainers, ``logs`` those of viewers, and ``card`` describes a snapshot. Not here: what counts as personal data
+(``upturn.pool.privacy``). Start with ``exporter``.
 """
 
 from upturn.pool.exports.card import SnapshotCard, snapshot_card, write_card

@@ -1,12 +1,12 @@
 """Inspect's log of an evaluation, ``.eval``: a zip file that ``inspect view`` opens.
 
-It has ``_journal/start.json``, a file in ``samples/`` for each trajectory, ``summaries.json`` and ``header.json``, as
-version 2 of the format has them. A sample is an attempt at a task: its id is the task's, its epoch the number of the
-attempt. Not covered: Inspect's events, so its transcript is empty; its messages are not.
+It has ``_journal/start.json``, a file in ``samples/`` for each trajectory, ``summaries.json`` and ``header.json``,
+as version 2 of the format has them. A sample is an attempt at a task: its id is the task's, its epoch the number of
+the attempt. Not covered: Inspect's events, so its transcript is empty; its messages are not.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
@@ -29,6 +29,7 @@ from upturn.records import Evaluation, JsonValue, Trajectory
 
 _VERSION = 2
 """Of Inspect's log format."""
+_PLAN: Json = {"name": "plan", "steps": [], "config": {}}
 _SUMMARY_INPUT = 1_000
 """Characters of an instruction in the list of samples."""
 
@@ -42,7 +43,7 @@ def write_inspect(
     """
     log = _Log(source.tenant, datetime.fromtimestamp(now, UTC).isoformat())
     with ZipFile(file, "w", ZIP_DEFLATED) as archive, TemporaryFile() as summaries:
-        _add(archive, "_journal/start.json", {"version": _VERSION, "eval": log.spec(), "plan": log.plan})
+        _add(archive, "_journal/start.json", {"version": _VERSION, "eval": log.spec(), "plan": _PLAN})
         for experience in source.experiences(split=None):
             point = source.read(experience, has_end=True)
             on_point()
@@ -54,7 +55,7 @@ def write_inspect(
             summaries.write(json.dumps(_summary(sample), ensure_ascii=False).encode())
         summaries.write(b"]" if log.count else b"[]")
         summaries.seek(0)
-        with archive.open(ZipInfo("summaries.json"), "w", force_zip64=True) as target:
+        with archive.open(_deflated("summaries.json"), "w", force_zip64=True) as target:
             while block := summaries.read(2**20):
                 target.write(block)
         _add(archive, "header.json", log.header())
@@ -62,22 +63,24 @@ def write_inspect(
 
 
 def _add(archive: ZipFile, name: str, content: Json) -> None:
+    archive.writestr(_deflated(name), json.dumps(content, ensure_ascii=False))
+
+
+def _deflated(name: str) -> ZipInfo:
     info = ZipInfo(name)  # with a fixed time, so that equal exports are equal files
     info.compress_type = ZIP_DEFLATED
-    archive.writestr(info, json.dumps(content, ensure_ascii=False))
+    return info
 
 
 class _Log:
     """What the header of a log says; single use."""
-
-    plan: Json = {"name": "plan", "steps": [], "config": {}}
 
     def __init__(self, tenant: str, created: str) -> None:
         self._tenant, self._created = tenant, created
         self._epochs: Counter[str] = Counter()
         self._agents: set[str] = set()
         self._scored: Counter[str] = Counter()
-        self._sums: Counter[str] = Counter()
+        self._sums: defaultdict[str, float] = defaultdict(float)
         self.count = 0
 
     def sample(self, point: ChatPoint) -> Json:
@@ -100,7 +103,7 @@ class _Log:
             "task_id": "",
             "task_version": 0,
             "dataset": {"name": self._tenant, "samples": self.count},
-            "model": self._agents.copy().pop() if len(self._agents) == 1 else "several agents",
+            "model": {0: "unknown", 1: "".join(self._agents)}.get(len(self._agents), "several agents"),
             "config": {},
             "packages": {"upturn": __version__},
         }
@@ -121,7 +124,7 @@ class _Log:
             "version": _VERSION,
             "status": "success",
             "eval": self.spec(),
-            "plan": self.plan,
+            "plan": _PLAN,
             "results": {"total_samples": self.count, "completed_samples": self.count, "scores": scores},
             "stats": {"started_at": "", "completed_at": self._created, "model_usage": {}, "role_usage": {}},
         }
@@ -150,7 +153,7 @@ def _sample(point: ChatPoint, epoch: int) -> Json:
         },
         "store": {},
         "events": [],
-        "model_usage": {trajectory.agent_version: _usage(trajectory)},
+        "model_usage": _usage(trajectory),
         "role_usage": {},
         "total_time": trajectory.usage.seconds,
         "uuid": trajectory.id,
@@ -175,12 +178,12 @@ def _summary(sample: Json) -> Json:
 
 
 def _usage(trajectory: Trajectory) -> Json:
-    usage = trajectory.usage
-    return {
-        "input_tokens": usage.prompt_tokens,
-        "output_tokens": usage.written_tokens,
-        "total_tokens": usage.prompt_tokens + usage.written_tokens,
-    }
+    """Returns the counted tokens by agent version; empty = none are known."""
+    read, written = trajectory.usage.prompt_tokens, trajectory.usage.written_tokens
+    if read == written == 0:
+        return {}
+    tokens: Json = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    return {trajectory.agent_version: tokens}
 
 
 def _output(trajectory: Trajectory, messages: Sequence[Json]) -> Json:

@@ -1,9 +1,9 @@
 """OpenTelemetry's JSON (OTLP) with the GenAI conventions, which tracing tools import.
 
-One line per trajectory, each an ``ExportTraceServiceRequest``, as collectors write and read files. A trajectory is a
-trace: a span ``invoke_agent``, and in it a span ``chat`` for each message of the model and ``execute_tool`` for each
-call. Its evaluation is an event ``gen_ai.evaluation.result``. Identifiers are hashes of the trajectory's id, so an
-export again gives the same spans.
+One line per trajectory, each an ``ExportTraceServiceRequest``, as collectors write and read files. A trajectory is
+a trace: a span ``invoke_agent``, and in it a span ``chat`` for each message of the model and ``execute_tool`` for
+each call. Its evaluation is an event ``gen_ai.evaluation.result``. Identifiers are hashes of the trajectory's id,
+so an export again gives the same spans.
 
 A trajectory has one duration and no times of its turns: its spans divide it evenly, and say so
 (``upturn.time.is_estimated``).
@@ -21,7 +21,7 @@ from upturn.pool import schema
 from upturn.pool.exports.chat import Chat, tool_rows
 from upturn.pool.exports.source import ChatPoint, ChatSource
 from upturn.pool.row import digest
-from upturn.records import Evaluation, JsonValue
+from upturn.records import Evaluation, JsonValue, Usage
 
 _CLIENT, _INTERNAL = 3, 1
 """``SpanKind``"""
@@ -59,7 +59,7 @@ def write_otlp(
         if point is None:
             continue
         count += 1
-        spans = list(_spans(point, _recorded_at(source, experience.trajectory.id)))
+        spans: list[JsonValue] = list(_spans(point, _recorded_at(source, experience.trajectory.id)))
         request: Json = {
             "resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": scope, "spans": spans}]}]
         }
@@ -110,8 +110,7 @@ def _agent_span(point: ChatPoint, trace: str, clock: _Clock, length: int) -> Jso
         "gen_ai.agent.id": trajectory.agent_version,
         "gen_ai.agent.name": agent or trajectory.agent_version,
         "gen_ai.agent.version": version,
-        "gen_ai.usage.input_tokens": trajectory.usage.prompt_tokens,
-        "gen_ai.usage.output_tokens": trajectory.usage.written_tokens,
+        **_usage(trajectory.usage),
         **({"gen_ai.conversation.id": task.episode} if task.episode else {}),
         **({"gen_ai.tool.definitions": _text(tool_rows(tools))} if tools else {}),
         "upturn.task.id": task.id,
@@ -139,6 +138,16 @@ def _agent_span(point: ChatPoint, trace: str, clock: _Clock, length: int) -> Jso
     if point.evaluation is not None:
         span["events"] = [_evaluation_event(point.evaluation, clock.at(max(length, 1)))]
     return span
+
+
+def _usage(usage: Usage) -> Json:
+    """Returns the counted tokens; empty = none are known."""
+    if usage.prompt_tokens == usage.written_tokens == 0:
+        return {}
+    return {
+        "gen_ai.usage.input_tokens": usage.prompt_tokens,
+        "gen_ai.usage.output_tokens": usage.written_tokens,
+    }
 
 
 def _evaluation_event(evaluation: Evaluation, time: str) -> Json:
