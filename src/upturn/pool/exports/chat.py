@@ -1,9 +1,10 @@
 """Trajectories as chats: the messages that a model read and wrote, and its tools.
 
-The calls of an episode have their messages as they were sent. For everything else the messages are written from the
-turns: an observation of several messages has a label line (``[user]``) before each; any other one is the result of
-the call before it, else a message of the user. Not covered: a text that itself contains such label lines, in a
-recording without its messages.
+The calls of an episode have their messages as they were sent. Where these are deleted, and for trajectories in
+environments, the messages are written from the turns: an observation of several messages has a label line
+(``[user]``) before each; any other one is the result of the call before it, else a message of the user. Not
+covered: a text that itself contains such label lines. Not here: imported conversations
+(``pool.ingestion.transcript``).
 """
 
 import json
@@ -27,11 +28,9 @@ from upturn.dialects import (
     json_object,
 )
 from upturn.pool.calls import StoredCall
-from upturn.records import Action, JsonValue, Observation, Tool, Trajectory, Turn, from_fields
+from upturn.records import JsonValue, Observation, Tool, Trajectory, Turn, from_fields
 
 _LABEL = re.compile(r"(?:^|\n\n)\[(system|developer|user|tool|function)\]\n")
-_IMPORTED_TOOL = "tool"
-"""Target of the calls in imported recordings."""
 
 
 class Chat(NamedTuple):
@@ -172,11 +171,11 @@ def _message_parts(
         return (Text(str(first.parameters.get(tool.text_parameter, ""))),), []
     actions = [turn.action for turn in turns if turn.action is not None]
     calls = [
-        ToolCall(f"call_{count + index}", _name(action), json.dumps(dict(action.parameters), ensure_ascii=False))
+        ToolCall(f"call_{count + index}", action.name, json.dumps(dict(action.parameters), ensure_ascii=False))
         for index, action in enumerate(actions)
     ]
-    said = first.thought or (turns[0].text if first.target == _IMPORTED_TOOL else "")
-    return (*([Text(said)] if said else []), *calls), [call.id for call in calls]
+    said = (Text(first.thought),) if first.thought else ()
+    return (*said, *calls), [call.id for call in calls]
 
 
 def _said(turn: Turn) -> str:
@@ -185,10 +184,6 @@ def _said(turn: Turn) -> str:
         return turn.text
     texts = [value for value in turn.action.parameters.values() if isinstance(value, str)]
     return texts[0] if len(texts) == len(turn.action.parameters) == 1 else turn.text
-
-
-def _name(action: Action) -> str:
-    return action.operation if action.target == _IMPORTED_TOOL else action.name
 
 
 def _result(call_id: str, observation: Observation) -> Message:
