@@ -227,8 +227,10 @@ def test_rows_for_trainers_are_written_and_what_is_omitted_is_named(tmp_path: Pa
     assert streamed.stdout == out.read_text()
     assert "2 rows written; omitted: 3 not_successful" in streamed.stderr
     assert run("pool", "export", "--pool", path, "--heldout").exit_code == 2
-    for arguments in (("--as", "nonsense"), ("--as", "kto", "--heldout")):
-        assert isinstance(run("pool", "export", "--pool", path, *arguments).exception, ConfigError)
+    unknown = run("pool", "export", "--pool", path, "--as", "nonsense")
+    assert unknown.exit_code == 2
+    assert "'nonsense' is unknown; known: records, sft" in " ".join(unknown.stderr.replace("│", "").split())
+    assert isinstance(run("pool", "export", "--pool", path, "--as", "kto", "--heldout").exception, ConfigError)
 
 
 def test_export_names_unknown_verdicts(filled: Path) -> None:

@@ -140,6 +140,9 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
         min_score=min_score,
         limit_per_family=limit_per_family,
     )
+    forms = ("records", *FORMATS, *LOGS)
+    if form not in forms:
+        raise typer.BadParameter(f"--as {form!r} is unknown; known: {', '.join(forms)}")
     choice = Choice(selection, snapshot)
     with Pool.open(pool, read_only=True) as opened:
         if heldout and form in ("records", *LOGS):
