@@ -8,16 +8,14 @@ Start with ``store``, then ``reader`` and ``selection``.
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
 from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
-from upturn.pool.exports import Choice, PoolExport
+from upturn.pool.exports import Choice, ExportFile, PoolExport, import_export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
-    ExportFile,
     IngestOptions,
     LostWordsError,
     Transcript,
     check_source,
     drop_quarantined,
-    import_export,
     ingest,
     is_imported,
     quarantined_lines,

@@ -12,7 +12,7 @@ the versions that those came from, unless they name other tenants; and the snaps
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import select
@@ -20,6 +20,7 @@ from sqlalchemy import select
 from upturn import __version__
 from upturn.pool import schema
 from upturn.pool.exports.arrival import arrivals, count_arrivals
+from upturn.pool.exports.borders import keep_borders
 from upturn.pool.exports.choice import Choice
 from upturn.pool.exports.form import ExportEnd, ExportHeader, LineDigest, end_line, header_line, record_line
 from upturn.pool.privacy import redact_json
@@ -120,12 +121,18 @@ class PoolExport:
             on_record()
             if not self._takes(arrival.record):
                 continue
-            exported = anonymise(arrival.record) if self._is_anonymised else arrival.record
+            exported = self._anonymous(arrival.record) if self._is_anonymised else arrival.record
             self.changed += exported is not arrival.record
             self.written[type(exported).__name__] += 1
             yield (line := record_line(exported, arrival.recorded_at) + "\n")
             digest.add(line.encode())
         yield end_line(ExportEnd(self.written.total(), digest.value)) + "\n"
+
+    def _anonymous(self, record: RecordT) -> RecordT:
+        clean = anonymise(record)
+        if isinstance(record, Trajectory) and isinstance(clean, Trajectory):
+            return cast(RecordT, keep_borders(record, clean, anonymise))
+        return clean
 
     def _takes(self, record: object) -> bool:
         if isinstance(record, AgentVersion):

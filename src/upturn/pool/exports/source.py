@@ -9,14 +9,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from upturn.dialects import Image, RequestError
+from upturn.dialects import Conversation, Image, RequestError, Toolbox
 from upturn.pool.calls import StoredCall, calls_of_episode
 from upturn.pool.exports.chat import Chat, chat_of_turns, chats_of_calls, message_rows
 from upturn.pool.exports.choice import EVERYTHING_CHOSEN, Choice
 from upturn.pool.exports.exporter import anonymise
-from upturn.pool.quality import IMPORTED
+from upturn.pool.ingestion import LostWordsError, is_imported, transcript
 from upturn.pool.reader import Experience, PoolReader
-from upturn.records import MODEL_CALL, Evaluation, Observation, Split, Task, Tool, Trajectory
+from upturn.records import (
+    MODEL_CALL,
+    CallContent,
+    Evaluation,
+    Observation,
+    Split,
+    Task,
+    Tool,
+    Trajectory,
+    fields_json,
+    from_fields,
+)
 
 RecordT = TypeVar("RecordT")
 
@@ -86,11 +97,30 @@ class ChatSource:
         evaluation = None if experience.evaluation is None else self._anonymous(experience.evaluation)
         if not has_end:
             trajectory = replace(trajectory, final_observation=Observation(""))
-        chats = tuple(self._chats(task, trajectory))
+        try:
+            chats = self._recorded(experience.trajectory) or tuple(self._chats(task, trajectory))
+        except LostWordsError:
+            self.omitted["lost_words"] += 1
+            return None
         if (problem := next(filter(None, map(_problem, chats)), None)) is not None:
             self.omitted[problem] += 1
             return None
         return ChatPoint(task, trajectory, evaluation, chats)
+
+    def _recorded(self, trajectory: Trajectory) -> tuple[Chat, ...]:
+        """Returns an imported conversation word for word; empty = the trajectory is none. Raises LostWordsError."""
+        if not is_imported(trajectory):
+            return ()
+        recorded = transcript(trajectory)  # before it is anonymised: it knows where in the texts the messages are
+        content = CallContent(
+            trajectory.id,
+            self.tenant,
+            fields_json(Conversation(recorded.messages)),
+            fields_json(Toolbox(recorded.tools)),
+        )
+        clean = self._anonymous(content)
+        messages = from_fields(Conversation, clean.messages).messages
+        return (Chat(messages, from_fields(Toolbox, clean.tools).tools),)
 
     def _chats(self, task: Task, trajectory: Trajectory) -> list[Chat]:
         if task.environment == MODEL_CALL and task.episode is not None:
@@ -98,7 +128,7 @@ class ChatSource:
             chats = chats_of_calls([self._anonymous_call(stored) for stored in calls])
             if chats:
                 return chats
-        if task.environment in (MODEL_CALL, IMPORTED):
+        if task.environment == MODEL_CALL:
             return [chat_of_turns(trajectory)]
         version = self._versions.get(trajectory.agent_version)
         prompt = version.prompt if version is not None else ""
