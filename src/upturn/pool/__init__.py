@@ -7,6 +7,7 @@ Start with ``store``, then ``reader`` and ``selection``.
 
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
+from upturn.pool.batches import Axis, Batch, BatchCriteria, BatchPoint, Priorities, freeze_batch, get_batch, redraw
 from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
 from upturn.pool.exports import Choice, ExportFile, PoolExport, import_export
 from upturn.pool.feedback import ingest_feedback
@@ -36,6 +37,10 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "Axis",
+    "Batch",
+    "BatchCriteria",
+    "BatchPoint",
     "Choice",
     "Coverage",
     "Experience",
@@ -50,6 +55,7 @@ __all__ = [
     "PoolRecord",
     "PoolSink",
     "PoolUrl",
+    "Priorities",
     "ReadyRow",
     "RolloutKey",
     "Scope",
@@ -67,6 +73,8 @@ __all__ = [
     "drop_quarantined",
     "experiences_in",
     "find_snapshot",
+    "freeze_batch",
+    "get_batch",
     "import_export",
     "ingest",
     "ingest_feedback",
@@ -81,6 +89,7 @@ __all__ = [
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "redraw",
     "rows_of",
     "statistics",
     "take_snapshot",

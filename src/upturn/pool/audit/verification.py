@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, e
 
 from upturn.errors import RecordError
 from upturn.pool import schema
+from upturn.pool.audit.derived import point_problems
 from upturn.pool.audit.entry import LOGGED, Entry, entries_of
 from upturn.pool.audit.erasure import ERASURES, erasure_digest
 from upturn.pool.audit.log_check import log_problems
@@ -42,13 +43,19 @@ def ledger_problems(engine: Engine) -> Iterator[Problem]:
         yield from audit_problems(connection, Frontier())
 
 
-def audit_problems(connection: Connection, tree: Frontier) -> Iterator[Problem]:
-    """Yields what differs from what was written, in one transaction; ``tree``, empty, becomes that of the log."""
-    yield from log_problems(connection, tree)
+def audit_problems(
+    connection: Connection, tree: Frontier, roots: dict[int, bytes] | None = None
+) -> Iterator[Problem]:
+    """Yields what differs from what was written, in one transaction.
+
+    ``tree``, empty, becomes that of the log; ``roots`` gets its root at each size that is a key.
+    """
+    yield from log_problems(connection, tree, roots)
     for table in LOGGED:
         yield from _record_problems(connection, table)
         yield from _missing_records(connection, table)
     yield from _blob_problems(connection)
+    yield from point_problems(connection)
     for table in schema.STATES:
         yield from _row_problems(connection, table)
         yield from _state_problems(connection, table, schema.history)
