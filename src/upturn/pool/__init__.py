@@ -14,12 +14,14 @@ from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
     IngestOptions,
     LostWordsError,
+    Received,
     Transcript,
     check_source,
     drop_quarantined,
     ingest,
     is_imported,
     quarantined_lines,
+    receive_traces,
     transcript,
 )
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
@@ -57,6 +59,7 @@ __all__ = [
     "PoolUrl",
     "Priorities",
     "ReadyRow",
+    "Received",
     "RolloutKey",
     "Scope",
     "Selected",
@@ -89,6 +92,7 @@ __all__ = [
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "receive_traces",
     "redraw",
     "rows_of",
     "statistics",

@@ -8,12 +8,13 @@ trainers, ``logs`` those of viewers, and ``card`` describes a snapshot. Not here
 from upturn.pool.exports.card import SnapshotCard, snapshot_card, write_card
 from upturn.pool.exports.choice import Choice
 from upturn.pool.exports.export_file import ExportFile
-from upturn.pool.exports.exporter import PoolExport, anonymise
+from upturn.pool.exports.exporter import PoolExport
 from upturn.pool.exports.formats import FORMATS, WRITERS, TrainingFormat
 from upturn.pool.exports.logs import LOGS, LogFormat
 from upturn.pool.exports.reading import import_export
 from upturn.pool.exports.source import ChatSource
 from upturn.pool.exports.training import TrainingExport
+from upturn.pool.privacy import anonymise
 
 __all__ = [
     "FORMATS",

@@ -6,6 +6,7 @@ Not here: feedback files (``upturn.pool.feedback``), and exports of a pool (``up
 
 from upturn.pool.ingestion.importer import IngestOptions, check_source, earlier_report, ingest
 from upturn.pool.ingestion.quarantine import QuarantinedLine, drop_quarantined, quarantined_lines
+from upturn.pool.ingestion.received import Received, receive_traces
 from upturn.pool.ingestion.recording import printable, unreadable
 from upturn.pool.ingestion.transcript import LostWordsError, Transcript, is_imported, transcript
 
@@ -13,6 +14,7 @@ __all__ = [
     "IngestOptions",
     "LostWordsError",
     "QuarantinedLine",
+    "Received",
     "Transcript",
     "check_source",
     "drop_quarantined",
@@ -21,6 +23,7 @@ __all__ = [
     "is_imported",
     "printable",
     "quarantined_lines",
+    "receive_traces",
     "transcript",
     "unreadable",
 ]
