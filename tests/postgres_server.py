@@ -28,8 +28,10 @@ def postgres_programs() -> Path | None:
 class PostgresServer:
     """A running server; ``url`` is that of its database ``postgres``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, own: "OwnServer | None" = None) -> None:
         self.url = make_url(url)
+        self.own = own
+        """To restart it; None = it is not ours."""
 
     def create_database(self) -> PoolUrl:
         """Creates an empty database and returns its place."""
@@ -158,6 +160,6 @@ def running_server() -> Iterator[PostgresServer | None]:
         return
     own = OwnServer(programs)
     try:
-        yield PostgresServer(own.url)
+        yield PostgresServer(own.url, own)
     finally:
         own.close()

@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0008"
+HEAD = "0009"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -203,6 +203,16 @@ chains = Table(
     _text("head"),
 )
 """The number of rows that were written to a table, and the hash over all of them (``chain``)."""
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    _text("holder"),
+    Column("token", BigInteger, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
+"""What one process does alone (``leases``); ``token`` grows with every new holder."""
 
 rollouts = Table(
     "rollouts",

@@ -16,6 +16,7 @@ from upturn.pool.database.backend import (
 from upturn.pool.database.location import Location, PoolUrl, location_of
 from upturn.pool.database.operator import integrity_problems, operator_transaction, writers_excluded
 from upturn.pool.database.revision import begin_move, bring_to_head, check_head, end_move, is_at_head
+from upturn.pool.database.server import server_settings
 from upturn.pool.database.sqlite import POOL_ENDINGS
 from upturn.pool.database.sqlite_driver import sqlite_error
 from upturn.pool.database.statement import (
@@ -25,6 +26,7 @@ from upturn.pool.database.statement import (
     column_by_id,
     insert_new,
     last_numbers,
+    lease_token,
     move_chain,
     rejected,
 )
@@ -49,12 +51,14 @@ __all__ = [
     "integrity_problems",
     "is_at_head",
     "last_numbers",
+    "lease_token",
     "location_of",
     "move_chain",
     "operator_transaction",
     "pool_exists",
     "reading_engine",
     "rejected",
+    "server_settings",
     "sqlite_error",
     "writers_excluded",
     "writing_engine",

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Executable, Table, bindparam, func, select, u
 from upturn.errors import StoreError
 from upturn.pool.database.backend import Backend, backend_in, driver_of, unusable
 from upturn.pool.database.driver import Driver
-from upturn.pool.schema import LEDGER, call_contents, chains, history
+from upturn.pool.schema import LEDGER, call_contents, chains, history, leases
 
 
 class _Compiled(NamedTuple):
@@ -99,6 +99,13 @@ def move_chain() -> Statement:
     new: dict[str, Any] = {"row_count": bindparam("row_count"), "head": bindparam("head")}
     change = update(chains).where(chains.c.kind == bindparam("kind")).values(new)
     return Statement(lambda _: change)
+
+
+@cache
+def lease_token() -> Statement:
+    """Reads ``token`` and ``holder`` of the lease ``name``."""
+    query = select(leases.c.token, leases.c.holder).where(leases.c.name == bindparam("name"))
+    return Statement(lambda _: query)
 
 
 @cache
