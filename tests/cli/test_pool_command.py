@@ -1,4 +1,5 @@
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,8 @@ from tests.loop.trainers.traffic.traffic_pool import episode, rating, store
 from upturn.cli.ingest import ingest
 from upturn.cli.pool.commands import pool_app
 from upturn.dialects import Conversation, Message, ModelAnswer, Text, TokenUsage
-from upturn.errors import ConfigError, IngestError, StoreError, UpturnError
-from upturn.pool import Pool, PoolExport, missing_reward
+from upturn.errors import ConfigError, IngestError, StoreError, UnknownNameError, UpturnError
+from upturn.pool import Pool, PoolExport, missing_reward, take_snapshot
 from upturn.pool.access import admin_acts
 from upturn.records import Call, CallContent, Evaluation, GateResult, fields_json
 
@@ -129,8 +130,25 @@ def test_validate_counts_failed_gates(filled: Path) -> None:
         "clean_points": 5,
         "clean_share": pytest.approx(5 / 6),
     }
-    assert printed["failed_gates"] == {"complete": 1}
-    assert printed["first_failures"][0]["complete"] == "outcome model_error: Connection reset"
+    failed = {name: gate["failed"] for name, gate in printed["gates"].items() if gate["failed"]}
+    assert failed == {"complete/1": 1}
+    assert printed["gates"]["complete/1"]["examples"][0]["problem"] == "outcome model_error: Connection reset"
+
+
+def test_validate_draws_the_share_of_each_gate(filled: Path, tmp_path: Path) -> None:
+    shown = run("pool", "validate", "--pool", filled).stdout
+    assert re.search(r"complete +#{17}\.{3} +83\.3% +5/6", shown)
+    assert re.search(r"evaluated +#{20} +100\.0% +6/6", shown)
+    assert "complete = turns, and neither model nor environment failed. 1 fail; " in shown
+    with Pool.open(filled, read_only=True) as pool:
+        instruction = next(iter(pool.tasks(tenant="default"))).instruction
+    forbidden = tmp_path / "suite.jsonl"
+    forbidden.write_text(json.dumps({"instruction": f"{instruction} {'and so on ' * 3}"}) + "\nAnother one\n")
+    gate = run_json("pool", "validate", "--pool", filled, "--held-out", forbidden)["gates"]["uncontaminated/1"]
+    assert gate["points"] == 6
+    forbidden.write_text("\n")
+    refused = run("pool", "validate", "--pool", filled, "--held-out", forbidden)
+    assert refused.exit_code == 2 and "has no instruction" in refused.stderr
 
 
 def test_validate_detects_a_damaged_file(filled: Path) -> None:
@@ -150,7 +168,7 @@ def test_validate_names_changed_and_deleted_records(filled: Path) -> None:
     printed = run_json("pool", "validate", "--pool", filled, exit_code=1)
     assert values(printed)["integrity_problems"] == 0
     assert values(printed)["changed_records"] == len(printed["changes"])
-    assert "trajectories has 5 rows, 6 were written; rows were deleted" in printed["changes"]
+    assert any("was deleted: the audit log has it with sequence" in line for line in printed["changes"])
     assert any("its column verdict is 'success', its record says 'failure'" in line for line in printed["changes"])
     assert "records were changed or deleted" in run("pool", "validate", "--pool", filled).stderr
 
@@ -389,3 +407,17 @@ def test_idle_episodes_are_sealed_by_a_command(tmp_path: Path) -> None:
     assert values(run_json("pool", "seal", "--pool", path)) == {"sealed": 0, "deleted": 0}
     assert values(run_json("pool", "seal", "--pool", path, "--idle-hours", 0)) == {"sealed": 1, "deleted": 0}
     assert run_json("pool", "ready", "--pool", path, exit_code=1)["traffic"]["sft"]["number"] == 1
+
+
+def test_the_card_of_a_snapshot_is_written(filled: Path, tmp_path: Path) -> None:
+    with Pool.open(filled) as pool:
+        snapshot = take_snapshot(pool, tenants=["default"])
+    printed = run("pool", "card", snapshot.id, "--pool", filled)
+    assert printed.stdout.startswith(f"# Snapshot {snapshot.id[:12]}\n\nTrajectories: 6, ")
+    out = tmp_path / "card.md"
+    written = run_json("pool", "card", snapshot.id, "--pool", filled, "--out", out)
+    assert values(written)["trajectories"] == 6
+    assert values(written)["manifest_matches"] == 1
+    assert out.read_text() == printed.stdout
+    assert isinstance(run("pool", "card", "nonsense", "--pool", filled).exception, UnknownNameError)
+    assert run("pool", "card", snapshot.id, "--pool", filled, "--json").exit_code == 2

@@ -19,7 +19,7 @@ def failed_gates(experience: Experience) -> dict[str, str]:
 def test_clean_point_passes_every_gate_in_order(make_point: MakePoint) -> None:
     inspection = inspect(Experience(*make_point("a")))
     assert inspection.is_clean
-    assert [gate.name for gate in inspection.gates] == ["complete", "evaluated", "tokens", "finite"]
+    assert [gate.name for gate in inspection.gates] == ["complete", "evaluated", "tokens", "finite", "times"]
 
 
 @pytest.mark.parametrize(

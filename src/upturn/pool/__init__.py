@@ -7,7 +7,15 @@ Start with ``store``, then ``reader`` and ``selection``.
 
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
-from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
+from upturn.pool.database import (
+    POOL_ENDINGS,
+    Location,
+    PoolUrl,
+    integrity_problems,
+    location_of,
+    pool_exists,
+    server_settings,
+)
 from upturn.pool.exports import Choice, PoolExport
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
@@ -77,6 +85,7 @@ __all__ = [
     "readiness",
     "ready_row",
     "rows_of",
+    "server_settings",
     "statistics",
     "take_snapshot",
     "take_snapshot_of",

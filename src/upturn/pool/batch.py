@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, insert, select, update
 
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
-from upturn.pool.audit import extend_chain
+from upturn.pool.audit import StoredRows, append_entries
 from upturn.pool.database import backend_in, column_by_id, insert_new, last_numbers
 from upturn.pool.imported import Imported, Quarantined, write_import
 from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row
@@ -108,15 +108,23 @@ class BatchWriter:
     _sequence: int = field(default=0, init=False)
     _seen: object = field(default=None, init=False)
     """Version of the database that ``_sequence`` belongs to; None = not known."""
+    _stored: list[StoredRows] = field(default_factory=list, init=False)
+    """Rows of this transaction, for the audit log. A write that fails adds none: adding is the last it does."""
 
     def start_transaction(self, connection: Connection) -> None:
         """Continues the sequence numbers after the pool's last one, which may be of another process."""
+        self._stored.clear()
         version = backend_in(connection).data_version(connection)
         if version is not None and version == self._seen:
             return
         self._seen = version
         last = last_numbers().run(connection, [{}]).fetchone()
         self._sequence = max((number for number in last if number is not None), default=0)
+
+    def end_transaction(self, connection: Connection) -> None:
+        """Appends the transaction's rows to the audit log, all at once."""
+        if self._stored:
+            append_entries(connection, self._stored)
 
     def write(self, connection: Connection, batch: PreparedBatch) -> int:
         """Writes the batch; returns how many of its records are new.
@@ -127,14 +135,18 @@ class BatchWriter:
         if batch.rollout is not None and _is_stored(connection, batch.rollout):
             return 0
         new = 0
+        stored: list[StoredRows] = []
         for table, rows in batch.rows.items():
             if table in schema.STATES:
-                new += self._put_states(connection, table, rows)
+                added = self._put_states(connection, table, rows)
             else:
                 _complete(connection, table, rows)
                 if table is schema.trajectories:
                     _insert_blobs(connection, rows, batch.blobs)
-                new += self._insert_new(connection, table, rows)
+                added = self._insert_new(connection, table, rows)
+            new += len(added.rows)
+            if added.rows and table is not schema.call_contents:
+                stored.append(added)
         if batch.rollout is not None and batch.rollout_ids:
             key = {"run": batch.rollout.run, "iteration": batch.rollout.iteration}
             positions = [
@@ -144,9 +156,10 @@ class BatchWriter:
             connection.execute(insert(schema.rollouts), positions)
         if batch.imported is not None:
             write_import(connection, batch.imported, self.clock())
+        self._stored += stored
         return new
 
-    def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
+    def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> StoredRows:
         last = self._sequence
         stamped = [self._stamp() | row for row in rows]  # a row of another pool has its own time
         count = insert_new(table).run(connection, stamped).rowcount
@@ -155,12 +168,10 @@ class BatchWriter:
             new = _check_stored(connection, table, stamped)
             # repeated rows take no number
             self._sequence = max([last, *(cast(int, row["sequence"]) for row in new)])
-        if new and table is not schema.call_contents:
-            extend_chain(connection, table, new)
-        return len(new)
+        return StoredRows(table, new)
 
-    def _put_states(self, connection: Connection, table: Table, rows: Sequence[Values]) -> int:
-        changed = 0
+    def _put_states(self, connection: Connection, table: Table, rows: Sequence[Values]) -> StoredRows:
+        changed: list[Values] = []
         for row in rows:
             stored = _column_by_id(connection, table, "digest", [row["id"]]).get(row["id"])
             if stored == row["digest"]:
@@ -172,9 +183,8 @@ class BatchWriter:
                 connection.execute(update(table).where(table.c.id == row["id"]), row | stamp)
             state: Values = {"kind": table.name, "record_id": row["id"], "fields": row["fields"]}
             connection.execute(insert(schema.history), state | stamp)
-            extend_chain(connection, schema.history, [state | stamp])
-            changed += 1
-        return changed
+            changed.append(state | stamp)
+        return StoredRows(schema.history, changed)
 
     def _stamp(self) -> Values:
         self._sequence += 1

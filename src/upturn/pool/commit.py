@@ -38,16 +38,23 @@ class _Write(NamedTuple):
 class GroupCommitter:
     """A thread that does all writing to one engine."""
 
-    def __init__(self, engine: Engine, on_begin: Callable[[Connection], object] = lambda _: None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        on_begin: Callable[[Connection], object] = lambda _: None,
+        on_commit: Callable[[Connection], object] = lambda _: None,
+    ) -> None:
         """``on_begin`` is called at the start of every transaction, which then excludes other writers.
 
-        Raises StoreError if the database cannot be opened for writing.
+        ``on_commit`` is called at its end, for what all writes of the transaction share; if it raises, all are
+        undone. Raises StoreError if the database cannot be opened for writing.
         """
         self._connection: Connection | None = engine.connect()  # an error in the thread would be nobody's
         """None = it was lost."""
         self._engine = engine
         self._backend = backend_in(engine)
         self._on_begin = on_begin
+        self._on_commit = on_commit
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._gate = Lock()
         self._is_open = True
@@ -162,6 +169,7 @@ class GroupCommitter:
                 work.future.set_exception(_for_caller(exc))
             else:
                 attempt.finished.append((work.future, result))
+        self._on_commit(connection)
         attempt.is_complete = True
 
 

@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0009"
+HEAD = "0010"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -112,7 +112,7 @@ Index("ix_calls_tenant_episode", calls.c.tenant, calls.c.episode, calls.c.sequen
 Index("ix_calls_tenant_prefix", calls.c.tenant, calls.c.prefix)
 
 call_contents = _ledger("call_contents", _text("tenant"))
-"""What was said in calls. Its rows are deleted after the retention time, so it has no chain."""
+"""What was said in calls. Its rows are deleted after the retention time, so the audit log has none of them."""
 Index("ix_call_contents_recorded", call_contents.c.recorded_at)
 
 submissions = Table(
@@ -195,14 +195,57 @@ is a counter of this table alone.
 """
 Index("ix_admin_acts_record", admin_acts.c.kind, admin_acts.c.record_id)
 
-chains = Table(
-    "chains",
+audit_entries = Table(
+    "audit_entries",
+    metadata,
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    _text("kind"),
+    _text("record_id"),
+    _text("tenant"),
+    _text("digest"),
+    Column("sequence", BigInteger, nullable=False),
+    Column("recorded_at", Float, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+"""The audit log (``audit``): one entry for each stored record, state and act, in the order of their storage.
+
+``position`` counts from 0 without gaps; ``kind`` is the name of the record's table; ``hash`` is that of the leaf.
+Entries stay when a record is erased, so they hold nothing of its content but a digest.
+"""
+Index("ix_audit_entries_sequence", audit_entries.c.sequence)
+
+audit_nodes = Table(
+    "audit_nodes",
+    metadata,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("hash", LargeBinary, nullable=False),
+)
+"""Inner nodes of the audit log's tree, of every eighth level (``merkle.TILE_LEVELS``)."""
+
+audit_head = Table(
+    "audit_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("size", BigInteger, nullable=False),
+    Column("peaks", LargeBinary, nullable=False),
+)
+"""One row: the number of entries of the audit log, and the hashes that its root follows from (``Frontier``)."""
+
+erasures = Table(
+    "erasures",
     metadata,
     Column("kind", Text, primary_key=True),
-    Column("row_count", BigInteger, nullable=False),
-    _text("head"),
+    Column("record_id", Text, primary_key=True),
+    Column("act", BigInteger, primary_key=True, autoincrement=False),
+    _text("remains"),
 )
-"""The number of rows that were written to a table, and the hash over all of them (``chain``)."""
+"""Records that were erased on purpose, by the name of their table (``access.erasure``).
+
+``act`` is the sequence number of the operator's act, which says who, when and why; the last one of a record counts.
+``remains`` is the digest of what is left of the record; empty = its row is deleted.
+"""
+Index("ix_erasures_act", erasures.c.act)
 
 leases = Table(
     "leases",

@@ -13,9 +13,11 @@ from upturn.errors import StoreError, UnknownNameError
 from upturn.pool import schema
 from upturn.pool.reader import Experience, PoolReader, Selected
 from upturn.pool.row import digest
-from upturn.pool.selection import EVERYTHING, Selection
+from upturn.pool.selection import EVERYTHING, Selection, latest_evaluation
 from upturn.pool.store import Pool
 from upturn.records import Snapshot
+
+_IDS_PER_QUERY = 500
 
 
 def take_snapshot(pool: Pool, *, tenants: Sequence[str], selection: Selection = EVERYTHING) -> Snapshot:
@@ -47,13 +49,32 @@ def take_snapshot_of(pool: Pool, trajectory_ids: Iterable[str], *, tenant: str, 
 def _store(pool: Pool, selected: Iterable[Selected], tenants: tuple[str, ...], criteria: str) -> Snapshot:
     chosen = sorted((row.trajectory_id, row.evaluation_id or "") for row in selected)
     snapshot = Snapshot(
-        id=digest(criteria, json.dumps(tenants), json.dumps(chosen)),
+        id=_manifest_digest(criteria, tenants, chosen),
         trajectory_ids=tuple(trajectory_id for trajectory_id, _ in chosen),
         criteria=criteria,
         tenants=tenants,
     )
     pool.append(snapshot)
     return snapshot
+
+
+def _manifest_digest(criteria: str, tenants: Sequence[str], chosen: Sequence[tuple[str, str]]) -> str:
+    """``chosen``: sorted ids of trajectories and their evaluations, empty = none."""
+    return digest(criteria, json.dumps(tenants), json.dumps(chosen))
+
+
+def manifest_digest(pool: PoolReader, snapshot: Snapshot) -> str:
+    """Returns the digest of the snapshot's manifest as it is stored now; that of an unchanged one is its id."""
+    until, ids = taken_at(pool, snapshot.id), snapshot.trajectory_ids
+    table = schema.trajectories
+    chosen: list[tuple[str, str]] = []
+    with pool.engine.connect() as connection:
+        latest = latest_evaluation(until)
+        query = select(table.c.id, latest.c.id).outerjoin(latest, latest.c.trajectory_id == table.c.id)
+        for start in range(0, len(ids), _IDS_PER_QUERY):
+            page = connection.execute(query.where(table.c.id.in_(ids[start : start + _IDS_PER_QUERY])))
+            chosen += [(row[0], row[1] or "") for row in page]
+    return _manifest_digest(snapshot.criteria, snapshot.tenants, sorted(chosen))
 
 
 def find_snapshot(pool: PoolReader, snapshot_id: str) -> Snapshot:

@@ -62,7 +62,9 @@ class _WriteAccess:
             if is_alone or not (beside or _is_at_head(backend)):
                 bring_to_head(backend)
             self.writer = BatchWriter(clock)
-            self.committer = GroupCommitter(self._engine, self.writer.start_transaction)
+            self.committer = GroupCommitter(
+                self._engine, self.writer.start_transaction, self.writer.end_transaction
+            )
         except BaseException:
             self._release()
             raise

@@ -108,7 +108,7 @@ def test_changed_tokens_are_named(tmp_path: Path, make_point: MakePoint, stateme
         reported = list(ledger_problems(damaged.engine))
         assert len(reported) == len(CHANGES[statement])
         for problem, expected in zip(reported, CHANGES[statement], strict=True):
-            assert problem.startswith(expected.format(digest=digest))
+            assert str(problem).startswith(expected.format(digest=digest))
         if "NULL" not in statement:
             with pytest.raises(StoreError, match="the stored record 'trajectory-a' is damaged"):
                 list(damaged.trajectories(tenant="default"))

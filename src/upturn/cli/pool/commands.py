@@ -2,6 +2,7 @@
 
 import typer
 
+from upturn.cli.pool.card import card
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
@@ -24,3 +25,4 @@ pool_app.command("show")(show)
 pool_app.command("export")(export_records)
 pool_app.add_typer(quarantine_app, name="quarantine", help="Lines of imported files that could not be used.")
 pool_app.command("import")(import_records)
+pool_app.command("card")(card)

@@ -1,21 +1,25 @@
 """``upturn pool validate``: integrity, digests and quality gates."""
 
-from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
+from pydantic_core import from_json
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
-from upturn.cli.output import emit, print_message
+from upturn.cli.output import emit, print_message, show_table
 from upturn.pool import (
     ALL_TENANTS,
     Pool,
-    inspect,
     integrity_problems,
     ledger_problems,
 )
-from upturn.records import Result
+from upturn.pool.quality import GateReport, validate_quality
+from upturn.records import JsonValue, Result
 
 _MAX_FAILURES_SHOWN = 20
+_BLOCKS = 20
 
 
 def validate(
@@ -23,27 +27,28 @@ def validate(
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--held-out",
+            help="File of further instructions that must not be trained on: tasks as JSON lines, or one text a "
+            "line; besides the pool's held-out tasks.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the file's integrity, its records against their digests, and every trajectory's quality gates.
 
     Exits with 1 if the file is damaged, or a record was changed or deleted after it was stored.
     """
-    failed: Counter[str] = Counter()
-    first_failures: list[dict[str, str]] = []
-    points = clean = 0
+    scope = ALL_TENANTS if all_tenants else tenant
+    forbidden = [] if held_out is None else _instructions(held_out)
     with Pool.open(pool, read_only=True) as opened:
         damage = integrity_problems(opened.engine)
-        changes = [] if damage else list(ledger_problems(opened.engine))
-        scope = ALL_TENANTS if all_tenants else tenant
-        for experience in () if damage or changes else opened.experiences(tenant=scope):
-            inspected = inspect(experience)
-            gates = [gate for gate in inspected.gates if not gate.is_passed]
-            points += 1
-            clean += not gates
-            failed.update(gate.name for gate in gates)
-            if gates and len(first_failures) < _MAX_FAILURES_SHOWN:
-                first_failures.append({"trajectory": inspected.trajectory_id, gates[0].name: gates[0].detail})
+        changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
+        report = None if damage or changes else validate_quality(opened, tenant=scope, held_out=forbidden)
+    points, clean = (0, 0) if report is None else (report.points, report.clean)
+    gates = () if report is None else report.gates
     results = [
         Result("integrity_problems", float(len(damage)), bar="<= 0", holds=not damage),
         Result("changed_records", float(len(changes)), bar="<= 0", holds=not changes),
@@ -51,16 +56,84 @@ def validate(
         Result("clean_points", float(clean)),
         *([Result("clean_share", clean / points, n=points)] if points else []),
     ]
-    details = {
-        "failed_gates": dict(sorted(failed.items())),
-        "first_failures": first_failures,
-        "integrity": damage,
-        "changes": changes[:_MAX_FAILURES_SHOWN],
-    }
+    details: dict[str, JsonValue] = {"integrity": [*damage], "changes": [*changes[:_MAX_FAILURES_SHOWN]]}
+    if as_json:
+        details["gates"] = {gate.gate.label: _described(gate) for gate in gates}
     emit("pool validate", results, details, as_json=as_json)
+    if not as_json:
+        _show(gates)
     if damage:
         print_message("the file is damaged; restore a backup, or export what can still be read")
     if changes:
         print_message("records were changed or deleted after they were stored; restore a backup of the file")
     if damage or changes:
         raise typer.Exit(1)
+
+
+def _instructions(path: Path) -> list[tuple[str, str]]:
+    """Names and texts; raises BadParameter for a file that cannot be read or has none."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise typer.BadParameter(f"--held-out {str(path)!r} cannot be read: {exc}") from exc
+    found = [
+        (f"line {number} of {path.name}", _instruction(line))
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
+    if not found:
+        raise typer.BadParameter(f"--held-out {str(path)!r} has no instruction")
+    return found
+
+
+def _instruction(line: str) -> str:
+    try:
+        parsed = from_json(line)
+    except ValueError:
+        return line
+    return str(parsed.get("instruction", line)) if isinstance(parsed, dict) else line
+
+
+def _described(report: GateReport) -> dict[str, JsonValue]:
+    """A gate for --json."""
+    return {
+        "is_required": report.gate.is_required,
+        "points": report.points,
+        "failed": report.failed,
+        "share": report.share,
+        "examples": [{"id": failure.record_id, "problem": failure.problem} for failure in report.examples],
+    }
+
+
+def _show(gates: Sequence[GateReport]) -> None:
+    """A bar for each gate, and the first failure of each."""
+    for title, is_required in (("a clean data point passes", True), ("to look at, not required", False)):
+        rows = [
+            (
+                report.gate.name,
+                _bar(report.share),
+                _percent(report.share),
+                f"{report.points - report.failed}/{report.points}",
+            )
+            for report in gates
+            if report.gate.is_required == is_required and report.points
+        ]
+        if rows:
+            show_table(title, ("gate", "", "share", "points"), rows)
+    for report in gates:
+        if report.examples:
+            first, gate = report.examples[0], report.gate
+            typer.echo(f"{gate.name} = {gate.meaning}. {report.failed} fail; {first.record_id}: {first.problem}")
+
+
+def _bar(share: float) -> str:
+    """Twenty blocks, of which the share is filled; never full or empty by rounding."""
+    filled = round(share * _BLOCKS)
+    filled = min(filled, _BLOCKS - 1) if share < 1 else filled
+    filled = max(filled, 1) if share > 0 else filled
+    return "#" * filled + "." * (_BLOCKS - filled)
+
+
+def _percent(share: float) -> str:
+    """With a digit more where it would read 100 % although some fail."""
+    return f"{share:.1%}" if share == 1 or share < 0.9995 else f"{share:.4%}"

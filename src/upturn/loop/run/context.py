@@ -37,6 +37,7 @@ from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
+from upturn.pool.leases import holding
 from upturn.pool.serving import RouterSnapshot
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -189,7 +190,8 @@ def open_run(
     needs_torch, keys = _needs_torch(config), api_keys or ApiKeys()
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
-        Pool.open(config.pool.path or run_dir / "pool.db") as pool,
+        Pool.open(config.pool.path or run_dir / "pool.db") as opened,
+        holding(opened, f"run {run_dir.name}") as pool,
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
         _open_runtime(config, kit, run_dir, keys=keys, progress=progress, world=world) as runtime,
     ):

@@ -1,8 +1,9 @@
-"""API keys in the pool, the acts of operators, the switch of learning, and what callers have spent.
+"""API keys in the pool, the acts of operators, erasures, the switch of learning, and what callers have spent.
 
 Start with ``keys``, then ``acts``."""
 
 from upturn.pool.access.acts import admin_acts, record_act
+from upturn.pool.access.erasure import record_erasure
 from upturn.pool.access.freeze import Freeze, current_freeze, freeze, unfreeze
 from upturn.pool.access.keys import KeyStore
 from upturn.pool.access.secret import NewKey, key_digest, key_id, make_key
@@ -21,6 +22,7 @@ __all__ = [
     "key_id",
     "make_key",
     "record_act",
+    "record_erasure",
     "spending",
     "task_usage",
     "unfreeze",

@@ -1,8 +1,8 @@
-"""The log of what operators did: who, what, when. It only grows, and a chain covers it (``chain``)."""
+"""The acts of operators: who, what, when. The table only grows, and the audit log covers it (``pool.audit``)."""
 
 from sqlalchemy import Connection, Engine, func, insert, select
 
-from upturn.pool.audit import extend_chain
+from upturn.pool.audit import StoredRows, append_entries
 from upturn.pool.database import Location, operator_transaction
 from upturn.pool.row import Values
 from upturn.pool.schema import admin_acts as table
@@ -16,9 +16,11 @@ def record_act(location: str | Location, act: AdminAct) -> None:
         append_act(connection, act, kind="", fields="")
 
 
-def append_act(connection: Connection, act: AdminAct, *, kind: str, fields: str) -> None:
-    """Adds an act in the transaction of what it changed: ``fields`` is the new state of a row of table ``kind``."""
-    last = connection.execute(select(func.max(table.c.sequence))).scalar() or 0
+def append_act(connection: Connection, act: AdminAct, *, kind: str, fields: str) -> int:
+    """Adds an act in the transaction of what it changed: ``fields`` is the new state of a row of table ``kind``.
+
+    Returns its sequence number."""
+    last = int(connection.execute(select(func.max(table.c.sequence))).scalar() or 0)
     row: Values = {
         "sequence": last + 1,
         "kind": kind,
@@ -29,7 +31,8 @@ def append_act(connection: Connection, act: AdminAct, *, kind: str, fields: str)
         "recorded_at": act.when,
     }
     connection.execute(insert(table), row)
-    extend_chain(connection, table, [row])
+    append_entries(connection, [StoredRows(table, [row])])
+    return last + 1
 
 
 def admin_acts(engine: Engine, *, tenant: Scope) -> list[AdminAct]:

@@ -1,8 +1,31 @@
-"""Checks that stored records are those that were written.
+"""The audit log, a Merkle tree over all that is stored, and the check that records are those that were written.
 
-Not here: the damage of a database file (``upturn.pool.database``). Start with ``chain``, a hash over each table.
+Not here: the damage of a database file (``upturn.pool.database``), and the acts of operators
+(``upturn.pool.access``). Start with ``merkle`` (pure), then ``entry``, ``log`` and ``verification``; who erases
+records reads ``erasure``.
 """
 
-from upturn.pool.audit.chain import extend_chain, ledger_problems
+from upturn.pool.audit.entry import LOGGED, Entry
+from upturn.pool.audit.erasure import ERASURES, Erased, erasure_digest
+from upturn.pool.audit.log import StoredNodes, StoredRows, append_entries, find_entries, read_head
+from upturn.pool.audit.merkle import Frontier
+from upturn.pool.audit.problem import Problem
+from upturn.pool.audit.verification import UPGRADE, audit_problems, ledger_problems
 
-__all__ = ["extend_chain", "ledger_problems"]
+__all__ = [
+    "ERASURES",
+    "LOGGED",
+    "UPGRADE",
+    "Entry",
+    "Erased",
+    "Frontier",
+    "Problem",
+    "StoredNodes",
+    "StoredRows",
+    "append_entries",
+    "audit_problems",
+    "erasure_digest",
+    "find_entries",
+    "ledger_problems",
+    "read_head",
+]

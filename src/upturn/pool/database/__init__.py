@@ -22,12 +22,12 @@ from upturn.pool.database.sqlite_driver import sqlite_error
 from upturn.pool.database.statement import (
     Savepoint,
     Statement,
-    chain_head,
     column_by_id,
     insert_new,
     last_numbers,
     lease_token,
-    move_chain,
+    log_head,
+    move_log_head,
     rejected,
 )
 
@@ -42,7 +42,6 @@ __all__ = [
     "backend_of",
     "begin_move",
     "bring_to_head",
-    "chain_head",
     "check_head",
     "column_by_id",
     "driver_of",
@@ -53,7 +52,8 @@ __all__ = [
     "last_numbers",
     "lease_token",
     "location_of",
-    "move_chain",
+    "log_head",
+    "move_log_head",
     "operator_transaction",
     "pool_exists",
     "reading_engine",

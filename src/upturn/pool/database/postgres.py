@@ -1,9 +1,9 @@
 """PostgreSQL: a pool is the tables of one schema of a database, with any number of writing processes.
 
-A writing transaction takes an advisory lock first, so that numbers of records and chains continue after those of
-all processes; group commit makes the waiting cheap. ``synchronous_commit=on``: a commit is on the disk before it is
-acknowledged. A writer that stops in the middle of a transaction is disconnected by the server, so that it does not
-keep the others waiting.
+A writing transaction takes an advisory lock first, so that numbers of records and the audit log continue after
+those of all processes; group commit makes the waiting cheap. ``synchronous_commit=on``: a commit is on the disk
+before it is acknowledged. A writer that stops in the middle of a transaction is disconnected by the server, so that
+it does not keep the others waiting.
 
 Texts compare by their bytes (collation "C"), as in SQLite, whatever the database's own collation is.
 """

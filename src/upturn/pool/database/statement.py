@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Executable, Table, bindparam, func, select, update
+from sqlalchemy import Connection, Executable, Table, bindparam, select, text, update
 
 from upturn.errors import StoreError
 from upturn.pool.database.backend import Backend, backend_in, driver_of, unusable
 from upturn.pool.database.driver import Driver
-from upturn.pool.schema import LEDGER, call_contents, chains, history, leases
+from upturn.pool.schema import admin_acts, audit_entries, audit_head, call_contents, leases
 
 
 class _Compiled(NamedTuple):
@@ -86,18 +86,17 @@ def column_by_id(table: Table, column: str) -> Statement:
 
 
 @cache
-def chain_head() -> Statement:
-    """Reads ``row_count`` and ``head`` of the chain ``kind``."""
-    columns = (chains.c.row_count, chains.c.head)
-    query = select(*columns).where(chains.c.kind == bindparam("kind"))
+def log_head() -> Statement:
+    """Reads ``size`` and ``peaks`` of the audit log; no row = it is empty."""
+    query = select(audit_head.c.size, audit_head.c.peaks).where(audit_head.c.id == bindparam("id"))
     return Statement(lambda _: query)
 
 
 @cache
-def move_chain() -> Statement:
-    """Sets ``row_count`` and ``head`` of the chain ``kind``."""
-    new: dict[str, Any] = {"row_count": bindparam("row_count"), "head": bindparam("head")}
-    change = update(chains).where(chains.c.kind == bindparam("kind")).values(new)
+def move_log_head() -> Statement:
+    """Sets ``size`` and ``peaks`` of the audit log."""
+    new: dict[str, Any] = {"size": bindparam("size"), "peaks": bindparam("peaks")}
+    change = update(audit_head).where(audit_head.c.id == bindparam("id")).values(new)
     return Statement(lambda _: change)
 
 
@@ -110,9 +109,10 @@ def lease_token() -> Statement:
 
 @cache
 def last_numbers() -> Statement:
-    """Reads the last sequence number of each table of records; NULL = the table is empty."""
-    tables = (*LEDGER, call_contents, history)
-    query = select(*(select(func.max(table.c.sequence)).scalar_subquery() for table in tables))
+    """Reads the last sequence numbers of contents of calls, and of all other records, also erased ones."""
+    # as text, because SQLAlchemy makes a parameter of LIMIT
+    logged = f"SELECT sequence FROM {audit_entries} WHERE kind <> '{admin_acts}' ORDER BY sequence DESC LIMIT 1"
+    query = text(f"SELECT (SELECT max(sequence) FROM {call_contents}), ({logged})")
     return Statement(lambda _: query)
 
 

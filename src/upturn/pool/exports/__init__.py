@@ -1,9 +1,11 @@
 """Export of a tenant's records, in our own form and in those of trainers, anonymised by default.
 
 ``exporter`` writes our own form (``form``), which ``pool.ingestion.exported`` reads back; ``formats`` are those of
-trainers. Not here: what counts as personal data (``upturn.pool.privacy``). Start with ``exporter``.
+trainers, and ``card`` describes a snapshot. Not here: what counts as personal data (``upturn.pool.privacy``). Start
+with ``exporter``.
 """
 
+from upturn.pool.exports.card import SnapshotCard, snapshot_card, write_card
 from upturn.pool.exports.choice import Choice
 from upturn.pool.exports.exporter import PoolExport, anonymise
 from upturn.pool.exports.form import (
@@ -32,7 +34,10 @@ __all__ = [
     "ExportHeader",
     "LineDigest",
     "PoolExport",
+    "SnapshotCard",
     "TrainingExport",
     "TrainingFormat",
     "anonymise",
+    "snapshot_card",
+    "write_card",
 ]

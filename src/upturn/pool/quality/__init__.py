@@ -1,11 +1,28 @@
 """How good the stored evidence is: quality gates of a data point, coverage, and readiness for training.
 
-Not here: statistics of agents and families (``upturn.pool.statistics``). Start with ``inspection``, which has the
-gates.
+Not here: statistics of agents and families (``upturn.pool.statistics``). Start with ``gate``, the list of gates;
+``inspection`` has those of one data point, ``validation`` those of a whole selection.
 """
 
 from upturn.pool.quality.coverage import IMPORTED, Coverage, Share, coverage
+from upturn.pool.quality.gate import GATES, Gate
 from upturn.pool.quality.inspection import inspect, missing_reward
 from upturn.pool.quality.readiness import check, readiness, survey
+from upturn.pool.quality.validation import GateReport, ValidationReport, validate_quality
 
-__all__ = ["IMPORTED", "Coverage", "Share", "check", "coverage", "inspect", "missing_reward", "readiness", "survey"]
+__all__ = [
+    "GATES",
+    "IMPORTED",
+    "Coverage",
+    "Gate",
+    "GateReport",
+    "Share",
+    "ValidationReport",
+    "check",
+    "coverage",
+    "inspect",
+    "missing_reward",
+    "readiness",
+    "survey",
+    "validate_quality",
+]

@@ -1,4 +1,4 @@
-"""Quality gates of a data point, the conditions for training on it: complete, evaluated, tokens, finite.
+"""Quality gates of a data point, the conditions for training on it: complete, evaluated, tokens, finite, times.
 
 A data point is clean if it passes all gates. A logged decision is not required, since training rollouts and
 imported trajectories have none (see ``coverage``).
@@ -8,10 +8,12 @@ import math
 from typing import NamedTuple
 
 from upturn.pool.reader import Experience
-from upturn.records import Evaluation, GateResult, TokenRow, Trajectory
+from upturn.records import Evaluation, GateResult, TokenRow, Trajectory, Usage
 
 _BROKEN = ("model_error", "environment_error")
 
+MOST_TOKENS_A_SECOND = 100_000.0
+"""No model writes one trajectory faster."""
 _LOGPROB_SLACK = 1e-4
 """A log-probability may exceed 0 by the rounding of a float32 log-softmax."""
 
@@ -36,9 +38,18 @@ def inspect(experience: Experience) -> Inspection:
         "evaluated": _missing_evaluation(evaluation),
         "tokens": _token_problem(trajectory),
         "finite": _nonfinite(trajectory, evaluation),
+        "times": _impossible_time(trajectory.usage),
     }
     gates = tuple(GateResult(name, not problem, problem) for name, problem in problems.items())
     return Inspection(trajectory.id, gates)
+
+
+def _impossible_time(usage: Usage) -> str:
+    if not 0 <= usage.seconds < math.inf:
+        return f"{usage.seconds} seconds"
+    if usage.seconds and usage.written_tokens / usage.seconds > MOST_TOKENS_A_SECOND:
+        return f"{usage.written_tokens} tokens written in {usage.seconds:g} s"
+    return ""
 
 
 def missing_reward(experience: Experience) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from tests.pool.migration import downgrade
 from upturn.errors import StoreConflictError
 from upturn.pool import Pool, RolloutKey, ledger_problems
+from upturn.pool.audit import Entry
 from upturn.pool.database import writing_engine
 from upturn.pool.row import digest
 from upturn.records import AgentVersion, Alternative, Decision, Evaluation, Feedback, Release, Run, Task, Trajectory
@@ -28,7 +28,7 @@ def decision(name: str) -> Decision:
 
 def problems(path: Path) -> list[str]:
     with Pool.open(path, read_only=True) as pool:
-        return list(ledger_problems(pool.engine))
+        return [str(problem) for problem in ledger_problems(pool.engine)]
 
 
 @pytest.fixture
@@ -93,33 +93,65 @@ CHANGES = {
     ),
     "the last decision": (
         "DELETE FROM decisions WHERE id = 'd-c'",
-        "decisions has 2 rows, 3 were written; rows were deleted",
+        "decisions 'd-c' was deleted: the audit log has it with sequence 10 (entry 9)",
     ),
-    "all decisions": ("DELETE FROM decisions", "decisions has 0 rows, 3 were written; rows were deleted"),
+    "all decisions": (
+        "DELETE FROM decisions",
+        "decisions 'd-b' was deleted: the audit log has it with sequence 6 (entry 5)",
+    ),
     "a row of something else": (
         "INSERT INTO feedback SELECT 'f2', tenant, subject_kind, subject_id, metric, value, replace(fields, "
         '\'"id":"f"\', \'"id":"f"\'), digest, 999, recorded_at FROM feedback',
-        "feedback has 2 rows, 1 were written; rows were added by something else",
+        "feedback 'f2' was added by something else: the audit log has no entry of it",
     ),
     "the time of a record": (
         "UPDATE decisions SET recorded_at = recorded_at + 60 WHERE id = 'd-a'",
-        "decisions has rows that were replaced, or whose digest, order or time was changed",
+        "decisions 'd-a' was changed after it was stored: its recorded_at is ",
+    ),
+    "the order of a record": (
+        "UPDATE decisions SET sequence = 99 WHERE id = 'd-a'",
+        "decisions 'd-a' was added by something else: the audit log has no entry of it",
     ),
     "the seconds of a trajectory": (
         "UPDATE trajectories SET seconds = 0.001 WHERE id = 'trajectory-b'",
-        "trajectories has rows that were replaced, or whose digest, order or time was changed",
+        "trajectories 'trajectory-b' was changed after it was stored: its digest is ",
     ),
     "a record moved to another tenant": (
         "UPDATE evaluations SET tenant = 'other' WHERE id = 'evaluation-b'",
-        "evaluations 'evaluation-b' was changed after it was stored: its tenant is 'other', that of its "
-        "trajectories 'default'",
+        "evaluations 'evaluation-b' was changed after it was stored: its tenant is 'other', the audit log has "
+        "'default' (entry 7)",
     ),
     "a state of a release": (
         "UPDATE history SET fields = replace(fields, '\"canary\"', '\"held\"')",
-        "history has rows that were replaced, or whose digest, order or time was changed",
+        "releases 'r' was changed after it was stored: its digest is ",
+    ),
+    "a deleted state": (
+        "DELETE FROM history WHERE kind = 'runs'",
+        "runs 'run' was deleted: the audit log has it with sequence 19 (entry 18)",
     ),
     "a deleted release": ("DELETE FROM releases", "releases 'r' was deleted: the history has it"),
-    "a deleted chain": ("DELETE FROM chains WHERE kind = 'tasks'", "tasks has 4 rows, 0 were written"),
+    "a deleted entry": ("DELETE FROM audit_entries WHERE position = 5", "audit_entries '5' was deleted"),
+    "the first entries": ("DELETE FROM audit_entries WHERE position < 3", "audit_entries '0 to 2' was deleted"),
+    "the last entry": (
+        "DELETE FROM audit_entries WHERE position = 19",
+        "audit_entries '19' was deleted from the end of the log",
+    ),
+    "a changed entry": (
+        "UPDATE audit_entries SET digest = 'x' WHERE record_id = 'd-b'",
+        "audit_entries '5' of decisions 'd-b' (sequence 6) was changed or moved: it does not have its "
+        "hash (entry 5)",
+    ),
+    "an entry with its hash": (
+        "UPDATE audit_entries SET (kind, record_id, tenant, digest, sequence, recorded_at, hash) = "
+        "(SELECT kind, record_id, tenant, digest, sequence, recorded_at, hash FROM audit_entries "
+        "WHERE position = 4) WHERE position = 5",
+        "audit_entries '5' of tasks 'task-b' (sequence 5) was changed or moved",
+    ),
+    "a deleted head": ("DELETE FROM audit_head", "audit_entries '0 to 19' was added by something else"),
+    "a tombstone of nobody": (
+        "INSERT INTO erasures VALUES ('decisions', 'd-b', 1, '')",
+        "erasures of the operator's act 1 were changed, added or deleted",
+    ),
 }
 
 
@@ -130,15 +162,28 @@ def test_a_change_is_named(path: Path, name: str) -> None:
     assert any(problem.startswith(expected) for problem in found), found
 
 
-def test_a_record_with_a_digest_computed_anew_breaks_the_chain(path: Path) -> None:
+def test_a_record_with_a_digest_computed_anew_differs_from_its_entry(path: Path) -> None:
     with Pool.open(path, read_only=True) as pool, pool.engine.connect() as connection:
         fields = connection.execute(text("SELECT fields FROM feedback")).scalar_one()
     forged = fields.replace('"value":1.0', '"value":0.0')
     assert forged != fields
     statement = f"UPDATE feedback SET value = 0.0, fields = '{forged}', digest = '{digest(forged)}'"
     assert change(path, statement) == [
-        "feedback has rows that were replaced, or whose digest, order or time was changed"
+        f"feedback 'f' was changed after it was stored: its digest is {digest(forged)!r}, the audit log has "
+        f"{digest(fields)!r} (entry 15)"
     ]
+
+
+def test_an_entry_with_a_hash_computed_anew_differs_from_the_tree(path: Path) -> None:
+    """It is found, and not named: the record agrees with it, and the log has no hash of 256 entries yet."""
+    with Pool.open(path, read_only=True) as pool, pool.engine.connect() as connection:
+        row = connection.execute(text("SELECT * FROM audit_entries WHERE record_id = 'd-b'")).one()
+    forged = Entry(*row[:7])._replace(recorded_at=1.0)
+    assert change(
+        path,
+        "UPDATE decisions SET recorded_at = 1.0 WHERE id = 'd-b'",
+        f"UPDATE audit_entries SET recorded_at = 1.0, hash = x'{forged.hash().hex()}' WHERE record_id = 'd-b'",
+    ) == ["audit_entries '0 to 19' have changed since they were stored, or the log's head has"]
 
 
 def test_a_release_set_back_to_an_earlier_state_is_named(path: Path) -> None:
@@ -152,29 +197,7 @@ def test_a_release_set_back_to_an_earlier_state_is_named(path: Path) -> None:
     ]
 
 
-def test_an_older_pool_gets_its_chains_when_it_is_upgraded(path: Path) -> None:
-    """The chains of the migration equal those of the writer, and later rows continue them."""
-    engine = writing_engine(path)
-    downgrade(engine, "0006")
-    engine.dispose()
-    with sqlite3.connect(path) as raw:
-        before = raw.execute("SELECT * FROM chains ORDER BY kind").fetchall()
-        later = ("calls", "call_contents", "submissions", "api_keys", "admin_acts", "router_states", "agent_limits")
-        for table in ("chains", *later):
-            raw.execute(f"DROP TABLE {table}")
-        raw.execute("UPDATE alembic_version SET version_num = '0002'")
-    raw.close()
-    with Pool.open(path) as pool, pool.engine.connect() as connection:
-        rows = connection.execute(text("SELECT * FROM chains ORDER BY kind")).all()
-        assert [tuple(row) for row in rows] == before
-        assert sorted(row[0] for row in rows) == [
-            "agent_versions", "decisions", "evaluations", "feedback", "history", "tasks", "trajectories"
-        ]  # fmt: skip
-        pool.append(decision("z"))
-    assert problems(path) == []
-
-
-def test_the_chains_of_failed_writes_are_undone(tmp_path: Path, make_point: MakePoint) -> None:
+def test_the_entries_of_failed_writes_are_undone(tmp_path: Path, make_point: MakePoint) -> None:
     engine = writing_engine(tmp_path / "pool.db")
     engine.dispose()
     with Pool.open(tmp_path / "pool.db") as pool:
