@@ -90,14 +90,14 @@ def test_the_lease_is_compared_in_the_transaction_of_the_write(pools: tuple[Pool
 
 
 def test_a_living_process_keeps_it_and_others_are_told_who(pools: tuple[Pool, Pool]) -> None:
-    with holding(pools[0], "run x", seconds=0.3) as pool:
+    with holding(pools[0], "run x") as pool:
         with (
             pytest.raises(StoreBusyError, match=r"run x is being done by process \d+ on .*; wait until it ends"),
             holding(pools[1], "run x", seconds=0.3),
         ):
             raise AssertionError
         pool.append(RELEASE)
-    with holding(pools[1], "run x", seconds=0.3) as pool:
+    with holding(pools[1], "run x") as pool:
         assert pool.states(Release) == [RELEASE]
 
 
@@ -105,7 +105,7 @@ def test_that_of_a_process_that_is_gone_is_taken_after_its_time(pools: tuple[Poo
     gone = Lease(pools[0], "run x", seconds=0.3)
     assert gone.take()
     gone._ended.set()  # like kill -9
-    with holding(pools[1], "run x", seconds=0.3) as pool:
+    with holding(pools[1], "run x") as pool:
         assert tokens(pool) == [("run x", 2)]
 
 

@@ -34,7 +34,7 @@ MIN_MEMORY_GB = 3.0
 
 
 _OLDEST_POSTGRES = 14
-"""The first whose server closes the connection of a writer that stopped, and that Debian and its peers still have."""
+"""Older ones are no longer maintained."""
 
 
 class Check(NamedTuple):
@@ -141,8 +141,8 @@ def check_threads(environ: Mapping[str, str], cores: int, quota: float | None) -
 def check_sqlite(version: tuple[int, ...]) -> Check:
     """The version of SQLite, and whether it has a known bug that can damage a pool.
 
-    The bug (https://sqlite.org/wal.html#walresetbug) needs two connections that write and move records to the file at
-    the same moment. A pool in a file has one writing process, and operators' short acts beside it; so it is no failure.
+    The bug (https://sqlite.org/wal.html#walresetbug) needs two connections that write at the same moment. A pool in
+    a file has one writing process, and operators' short acts beside it; so it is no failure of the check.
     """
     value = ".".join(map(str, version))
     is_fixed = version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
