@@ -62,7 +62,7 @@ def _run(program: str, variables: dict[str, str]) -> str:
     ("variables", "policy"),
     [
         ({}, "OMP_WAIT_POLICY=PASSIVE"),
-        ({"GOMP_SPINCOUNT": "100"}, "; GOMP_SPINCOUNT=100"),
+        pytest.param({"GOMP_SPINCOUNT": "100"}, "; GOMP_SPINCOUNT=100", marks=pytest.mark.slow),
     ],
 )
 def test_doctor_shows_the_wait_policy_of_the_command(variables: dict[str, str], policy: str) -> None:

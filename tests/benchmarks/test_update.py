@@ -48,6 +48,7 @@ def figures(result: Result) -> dict[str, Any]:
     return {figure["name"]: figure for figure in parsed(result)["results"]}
 
 
+@pytest.mark.slow
 def test_all_measurements_are_in_one_object(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "Sizes", lambda: measurement.QUICK)
     result = run("--quick", "--reps", "2")
@@ -72,6 +73,7 @@ def test_all_measurements_are_in_one_object(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(figure["bar"] is None for figure in figures(result).values())
 
 
+@pytest.mark.slow
 def test_bars_of_the_full_sizes_decide_the_exit_code() -> None:
     missed = run("--reps", "1", "--only", "iteration")
     assert missed.exit_code == 1

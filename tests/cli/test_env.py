@@ -132,6 +132,7 @@ def test_validate_shows_every_check_with_its_bar(fast: None) -> None:
     assert (repeat["value"], repeat["n"], repeat["bar"]) == ("not applicable", 0, None)
 
 
+@pytest.mark.slow
 def test_validate_shows_unusual_right_solutions_of_the_office(fast: None) -> None:
     result = CliRunner().invoke(env_app, ["validate", "office", "--tasks", "2", "--family", "mail_role"])
     assert result.exit_code == 0, result.output

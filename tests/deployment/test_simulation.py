@@ -114,6 +114,7 @@ def test_collapse_in_blocks_of_one_is_caught_within_30_candidate_tasks() -> None
     assert outcome.candidate_tasks.max() <= 30
 
 
+@pytest.mark.slow
 def test_twenty_releases_of_one_identical_candidate_rarely_promote_it() -> None:
     """Each attempt spends its share of alpha/2: over all 20 at most 2.5 %; 100 agents exceed 9 with 1e-3."""
     settings = CanarySettings(max_candidate_episodes=100, stages=(0.5, 1.0))

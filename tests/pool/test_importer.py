@@ -54,6 +54,7 @@ def test_tau_bench_rows_become_tasks_trajectories_and_evaluations(pool: Pool) ->
         Observation(f"[system]\n{policy}\n\n[user]\nPlease renew my book B7."),
         "",
         Action("tool", "get_loan", {"book": "B7"}),
+        message='{"messages":[["system",84],["user",24]]}',
     )
     assert first.trajectory.turns[1].action == Action("user", "message")
     assert first.trajectory.turns[1].text == "It is due on 1 June. Shall I renew it?"

@@ -93,6 +93,8 @@ class PoolConfig(Settings):
     which several runs may share. Empty = ``pool.db`` in the run's folder."""
     tenant: Name = "default"
     """Tenant that all records of the run belong to. Reads never cross tenants."""
+    imported_families: tuple[Name, ...] = ()
+    """Families of imported conversations that supervised and preference training use, besides the trained ones."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields what is wrong with a URL, without the URL, which may have a password."""

@@ -103,7 +103,8 @@ class Turn:
     message: str = ""
     """JSON that only the agent reads, in the first turn of a message. Of an endpoint: the message as the server
     sent it, which later calls repeat with its ids, thoughts and signatures; empty = it is written from text and
-    action. Of a program: its model calls (``CapturedCalls``); empty = it made none."""
+    action. Of a program: its model calls (``CapturedCalls``); empty = it made none. Of an imported conversation:
+    who said what before (``pool.ingestion``)."""
     usage: ModelUsage | None = None
     """Of an endpoint, a program or a client's calls: what the model calls used, in the first turn of a message.
     None = there was no such call, or its tokens are unknown."""

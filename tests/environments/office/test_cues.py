@@ -277,6 +277,7 @@ def unexplained(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in significant(findings) if finding.asked_for is None]
 
 
+@pytest.mark.slow
 def test_no_constant_rule_finds_the_right_hit_more_often_than_chance() -> None:
     """40 tasks a family: a rule is noticed that is right in 90 % of choices between two."""
     families = [name for name, family in FAMILIES.items() if "faults" not in family.atoms]

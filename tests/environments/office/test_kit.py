@@ -27,7 +27,7 @@ def test_the_kit_keeps_the_contract() -> None:
         call("teams.list_channels"),
         call("word.read_paragraphs", id="f200"),
     )
-    check_environment(resolve_kit("office"), 2, probes=(*PROBES, *acting))
+    check_environment(resolve_kit("office"), 1, probes=(*PROBES, *acting))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

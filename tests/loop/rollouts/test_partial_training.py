@@ -194,7 +194,8 @@ def success(model: PreTrainedModel) -> float:
     return float(logits[:, -1].softmax(-1)[range(len(SYMBOLS)), list(SYMBOLS)].mean())
 
 
-@pytest.mark.parametrize(("max_age", "least"), [(4, 0.95), pytest.param(0, 0.8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("max_age", "least"), [(4, 0.95), (0, 0.8)])
 def test_copying_is_learned_from_partial_rollouts(tmp_path: Path, max_age: int, least: float) -> None:
     """From 1/20, with old tokens corrected, or masked; whole rollouts of as many iterations reach 0.99."""
     model = tiny()

@@ -223,7 +223,7 @@ def test_killed_anywhere_resumes_to_the_same_result(tmp_path: Path) -> None:
             while process.poll() is None and (not path.exists() or path.stat().st_size == size):
                 time.sleep(0.001)  # until it has written to the journal
             time.sleep(draw.uniform(0, 0.05))
-            if kills < 3 and process.poll() is None:
+            if kills < 2 and process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
                 kills += 1

@@ -126,8 +126,17 @@ class _StopError(Exception):
     """Stops a run in a test."""
 
 
-@pytest.mark.parametrize("staleness", [1, 2, 20])
-@pytest.mark.parametrize(("stop_at", "every"), [(0, 1), (1, 1), (3, 1), (5, 2), (6, 3)])
+@pytest.mark.parametrize("staleness", [1, pytest.param(2, marks=pytest.mark.slow), 20])
+@pytest.mark.parametrize(
+    ("stop_at", "every"),
+    [
+        (0, 1),
+        pytest.param(1, 1, marks=pytest.mark.slow),
+        (3, 1),
+        pytest.param(5, 2, marks=pytest.mark.slow),
+        (6, 3),
+    ],
+)
 def test_a_resumed_run_has_bitwise_the_weights_of_an_uninterrupted_one(
     tiny_model: Model, copy_task: Toy, tmp_path: Path, staleness: int, stop_at: int, every: int
 ) -> None:

@@ -31,6 +31,10 @@ HELD_OUT = {
 DRILLS = ("drill", "order")
 """Kinds with a single operation: it ends no task, and may be refused."""
 both_recipes = pytest.mark.parametrize("recipe", [OFFICE, ERRANDS], ids=lambda recipe: recipe.model)
+recipes_by_cost = pytest.mark.parametrize(
+    "recipe", [pytest.param(OFFICE, marks=pytest.mark.slow), ERRANDS], ids=lambda recipe: recipe.model
+)
+"""The office draws four seconds of demonstrations."""
 
 
 def kinds_of(recipe: Recipe) -> list[str]:
@@ -76,7 +80,7 @@ def test_kinds_are_a_pure_function_of_the_step_and_numbers_never_repeat(recipe: 
             numbers.update(number for _, number in kinds)
 
 
-@both_recipes
+@recipes_by_cost
 def test_resumed_phase_draws_the_same_steps(recipe: Recipe) -> None:
     phase, renderer = recipe.schedule[-1], renderer_of(recipe)
     uninterrupted = PretrainingSteps(phase, recipe.demonstration, renderer)
@@ -179,7 +183,7 @@ def test_question_drills_look_up_the_neighbouring_cell() -> None:
             assert answer.parameters == {"text": _columns(table)[header][key]}, (table, question)
 
 
-@both_recipes
+@recipes_by_cost
 def test_no_demonstration_shows_a_held_out_phrasing(recipe: Recipe) -> None:
     held_out = [re.sub(r"\\{\w+\\}", r".+", re.escape(text)) for text in HELD_OUT[recipe.model]]
     pattern = re.compile("|".join(held_out))

@@ -7,6 +7,7 @@ by an engine at a URL (``engine_runtime``), training on rollouts (``trainers``).
 
 from upturn.loop.rollouts.curriculum import curriculum_collect
 from upturn.loop.rollouts.hinted_retries import HintedRetries
+from upturn.loop.rollouts.imported_rows import UnwritableError, imported_rows
 from upturn.loop.rollouts.partial_rollouts import PartialRollouts
 from upturn.loop.rollouts.policy_worker import (
     PolicyWorker,
@@ -36,10 +37,12 @@ __all__ = [
     "RayRuntime",
     "RolloutSpec",
     "TaskSampler",
+    "UnwritableError",
     "add_named_adapter",
     "check_sampler",
     "count_tokens_after_states",
     "curriculum_collect",
+    "imported_rows",
     "in_training",
     "measure_values",
     "rollout_runtime",

@@ -14,15 +14,19 @@ from upturn.config import AdapterSettings, OptimiserSettings, SamplingSettings
 from upturn.environments import EnvironmentKit, draw_tasks, verify_all
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import AgentRuntime, Engine, Purpose, build_renderer
+from upturn.loop.rollouts.imported_rows import UnwritableError, imported_rows
 from upturn.loop.rollouts.state_values import ContinuationSpec, Reward, measure_values, turn_rewards
 from upturn.loop.run import proxy_scores
 from upturn.models import SHIPPED, Precision, load_local, local_folder
+from upturn.pool import is_imported
 from upturn.records import AgentVersion, Evaluation, Task, TokenRow, Trajectory, TrajectorySink
 from upturn.training import RewardComponent, ScoredGroup, ScoredTrajectory
 from upturn.training.data import Portion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from upturn.models.upstreams import Script
 
 
 Components = Callable[[Trajectory, Evaluation], tuple[RewardComponent, ...]]
@@ -169,15 +173,33 @@ class PolicyWorker:
         self.renderer = build_renderer(local, version, runtime.kit)
         self.prompts = prompt_builder_for(version, runtime.limits, self.renderer)
         """Builds the prompts of the version's agent."""
+        self.refusals: Counter[str] = Counter()
+        """Why imported conversations were rendered without rows, and how many times."""
 
     def rendered(self, trajectory: Trajectory) -> Trajectory:
         """The trajectory in the worker's tokens; see ``render_trajectory``.
 
         The model of a program reads what the program sends: calls of programs are rendered as they were sent, and
-        work of other agents only where the program sends a task as it is (``sends_tasks_plainly``).
+        work of other agents only where the program sends a task as it is (``sends_tasks_plainly``). Imported
+        conversations are rendered word for word (``imported_rows``).
         """
+        if is_imported(trajectory):
+            return self._rendered_import(trajectory)
         rows_of = self._program_rows if self.version.kind == "program" else None
         return render_trajectory(trajectory, self.renderer, self.prompts, rows_of=rows_of)
+
+    def _rendered_import(self, trajectory: Trajectory) -> Trajectory:
+        try:
+            return replace(trajectory, rows=imported_rows(trajectory, self._script))
+        except UnwritableError as exc:
+            self.refusals[str(exc)] += 1
+            return replace(trajectory, rows=())
+
+    @cached_property
+    def _script(self) -> "Script":
+        from upturn.models.upstreams import script_for
+
+        return script_for(self.renderer, "")
 
     def _program_rows(self, trajectory: Trajectory) -> tuple[TokenRow, ...]:
         from upturn.agents.program import is_program, program_rows

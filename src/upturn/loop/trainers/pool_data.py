@@ -37,7 +37,12 @@ def describe_omissions(*counts: Mapping[str, int]) -> str:
 
 def trained_selection(context: Context) -> Selection:
     """Trajectories of the trained families in the run's environment, imported ones included."""
-    return Selection(families=tuple(context.trained_families), environments=(context.kit.name, IMPORTED))
+    return Selection(families=training_families(context), environments=(context.kit.name, IMPORTED))
+
+
+def training_families(context: Context) -> tuple[str, ...]:
+    """The trained families, and those of imported conversations that are trained on."""
+    return tuple(dict.fromkeys((*context.trained_families, *context.config.pool.imported_families)))
 
 
 def check_pool(config: Config, algorithm: str) -> None:
@@ -118,10 +123,20 @@ def render_demonstrations(context: Context, snapshot: Snapshot, worker: PolicyWo
     demonstrations = render_writable(stored, worker)
     if not demonstrations:
         raise TrainingError(
-            f"{worker.version.agent!r} can write the first action of none of the {len(stored)} verified successes; "
-            "use a pool with trajectories in its environment, or an agent with another renderer"
+            f"{worker.version.agent!r} can write the first action of none of the {len(stored)} verified successes"
+            f"{describe_refusals(worker)}; use a pool with trajectories in its environment, or an agent with "
+            "another renderer"
         )
     if len(demonstrations) < len(stored):
         omitted = len(stored) - len(demonstrations)
-        context.progress.note(f"omitted {omitted} successes that the agent cannot write")
+        context.progress.note(f"omitted {omitted} successes that the agent cannot write{describe_refusals(worker)}")
     return demonstrations
+
+
+def describe_refusals(worker: PolicyWorker) -> str:
+    """Why imported conversations are not rendered, with their numbers, in parentheses; empty = all of them are."""
+    reasons = [f"{number} imported: {reason}" for reason, number in worker.refusals.most_common(_MOST_REASONS)]
+    return f" ({'; '.join(reasons)})" if reasons else ""
+
+
+_MOST_REASONS = 5

@@ -94,6 +94,7 @@ def test_the_teachers_distribution_is_reached_without_rewards(
     assert all(metrics.get("teacher_missing", 0.0) == 0.0 for metrics in curve)
 
 
+@pytest.mark.slow
 def test_rewards_are_learned_as_well_where_they_are_mixed_in(
     tiny_model: Model, copy_task: Toy, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from upturn.loop.trainers.candidate import run_options, save_candidate
 from upturn.loop.trainers.distributed_training import train_on_all_ranks
 from upturn.loop.trainers.pool_data import (
     describe_omissions,
+    describe_refusals,
     render_writable,
     trained_selection,
 )
@@ -173,7 +174,8 @@ def _find(context: Context, worker: PolicyWorker, settings: StoredPairSettings) 
     ]
     pairs = [pair for pair in writable if pair_problem(pair) is None]
     counts = {"unwritable": len(stored) - len(writable), "unusable": len(writable) - len(pairs)}
-    return _Found(pairs, describe_omissions(*(source.left_out for source in sources), counts))
+    omissions = describe_omissions(*(source.left_out for source in sources), counts)
+    return _Found(pairs, f"{omissions}{describe_refusals(worker)}")
 
 
 def _no_pairs(context: Context, settings: StoredPairSettings, omissions: str) -> TrainingError:

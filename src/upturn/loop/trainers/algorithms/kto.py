@@ -14,6 +14,7 @@ from upturn.loop.trainers.candidate import run_options, save_candidate
 from upturn.loop.trainers.distributed_training import train_on_all_ranks
 from upturn.loop.trainers.pool_data import (
     describe_omissions,
+    describe_refusals,
     render_writable,
     trained_selection,
 )
@@ -125,7 +126,8 @@ def _find(context: Context, worker: PolicyWorker) -> list[RatedTrajectory]:
     stored = {rating.trajectory.id: rating for rating in (*source.rated, *source.tokenless)}
     rendered = render_writable((rating.trajectory for rating in stored.values()), worker)
     ratings = [replace(stored[trajectory.id], trajectory=trajectory) for trajectory in rendered]
-    omissions = describe_omissions(source.left_out, {"unwritable": len(stored) - len(ratings)})
+    unwritable = {"unwritable": len(stored) - len(ratings)}
+    omissions = f"{describe_omissions(source.left_out, unwritable)}{describe_refusals(worker)}"
     if not ratings:
         raise TrainingError(
             f"{context.config.pool.path!r} holds no ratings to train on of the tenant {context.tenant!r} (omitted: "

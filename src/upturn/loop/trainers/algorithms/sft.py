@@ -9,7 +9,7 @@ from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
 from upturn.loop.trainers.candidate import run_options, save_candidate
 from upturn.loop.trainers.distributed_training import train_on_all_ranks
-from upturn.loop.trainers.pool_data import render_demonstrations
+from upturn.loop.trainers.pool_data import render_demonstrations, training_families
 from upturn.loop.trainers.registry import Algorithm
 from upturn.loop.trainers.traffic import (
     check_traffic,
@@ -109,7 +109,7 @@ def take_training_snapshot(context: Context) -> Snapshot:
     """
     settings = context.config.section(SftSettings)
     selection = Selection(
-        families=tuple(context.trained_families),
+        families=training_families(context),
         splits=("train",),
         verdicts=("success",),
         min_score=settings.min_score,
@@ -119,8 +119,9 @@ def take_training_snapshot(context: Context) -> Snapshot:
     if not snapshot.trajectory_ids:
         raise TrainingError(
             f"there is no verified success with a score of sft.min_score = {selection.min_score:g} or more in "
-            f"{', '.join(context.trained_families)} of the tenant {context.tenant!r}: let an agent that solves "
-            "some of the tasks serve, or lower sft.min_score"
+            f"{', '.join(training_families(context))} of the tenant {context.tenant!r}: let an agent that solves "
+            "some of the tasks serve, lower sft.min_score, or name families of imported successes in "
+            "pool.imported_families"
         )
     return snapshot
 

@@ -53,7 +53,7 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         raise LineError('a line must be an object {"messages": […]}')
     extra = unknown_keys(raw, _KEYS)
     messages, tools = raw.get("messages"), parse_tools(raw)
-    turns, final_observation = parse_turns(messages)
+    turns, final_observation = parse_turns(messages, tools)
     if not turns:
         raise LineError("no assistant message")
     instruction = first_text(messages, "user")

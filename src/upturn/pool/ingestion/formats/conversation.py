@@ -1,14 +1,15 @@
 """Parsing of recorded conversations: OpenAI-style chat messages, with ``tool_calls`` or ``function_call``."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
-from upturn.records import Action, JsonValue, Observation, Outcome, Turn
+from upturn.records import Action, JsonValue, Observation, Outcome, Turn, record
 
 TOOL = "tool"
 """Target of actions that call a tool."""
@@ -80,9 +81,24 @@ class Defaults(NamedTuple):
     agent: str = "unknown"
 
 
+@record
+class Seen:
+    """``Turn.message`` of an imported conversation: what the turn does not say of the messages before it."""
+
+    messages: tuple[tuple[str, int], ...] | None = None
+    """Role and length of the text of each message; None = one message, of a tool after a call, otherwise the
+    user's."""
+    tools: tuple[JsonValue, ...] = ()
+    """Offered from here on, as in a request; empty = those before."""
+    lost: str = ""
+    """Why the messages cannot be given back word for word; empty = they can."""
+
+
 class _Message(NamedTuple):
     role: str
     text: str
+    lost: str = ""
+    """What of it the text does not have."""
     actions: tuple[Action, ...] = ()
     """The actions of an assistant message, one a call."""
     ids: tuple[str, ...] = ()
@@ -94,13 +110,16 @@ class _Call(NamedTuple):
     arguments: dict[str, JsonValue]
     id: str
     """Empty = it has none."""
+    lost: str = ""
+    """What the arguments lack; empty = nothing."""
 
 
-def parse_turns(messages: object) -> tuple[tuple[Turn, ...], Observation]:
+def parse_turns(messages: object, tools: Sequence[JsonValue] = ()) -> tuple[tuple[Turn, ...], Observation]:
     """Returns one turn per call of an assistant message, and the observation after the last one; raises LineError.
 
     An observation of one message is its text; an observation of several has a line ``[role]`` before each. Between
-    two calls of one message, it is the result of the first of them.
+    two calls of one message, it is the result of the first of them. ``Turn.message`` has the roles (``Seen``), so
+    that ``transcript`` gives back the messages; ``tools``: that were offered.
     """
     if not isinstance(messages, list):
         raise LineError(f"messages must be a list, got {_kind(messages)}")
@@ -110,15 +129,48 @@ def parse_turns(messages: object) -> tuple[tuple[Turn, ...], Observation]:
     for index, raw in enumerate(messages):
         message = _message(raw, index)
         if message.role == "assistant":
-            before = _observation(_divide(turns, called, observed))
+            before = _divide(turns, called, observed)
+            seen = _seen(before, message, is_after_call=bool(called), tools=() if turns else tuple(tools))
             first = message.actions[0] if message.actions else None
-            turns.append(Turn(before, message.text, first))
-            turns += [Turn(Observation(""), "", action, call=call) for call, action in _later(message.actions)]
+            turns.append(Turn(_observation(before), message.text, first, message=seen))
+            turns += [
+                Turn(Observation(""), "", action, call=call, message=_NO_RESULT)
+                for call, action in _later(message.actions)
+            ]
             called, observed = message.ids, []
         else:
             observed.append(message)
     final = _observation(_divide(turns, called, observed))
     return tuple(turns), final
+
+
+def _seen(
+    before: Sequence[_Message], answer: _Message, *, is_after_call: bool, tools: tuple[JsonValue, ...]
+) -> str:
+    """Returns ``Turn.message`` of an answer to these messages; empty = it says nothing that the turn does not."""
+    lost = next((message.lost for message in (*before, answer) if message.lost), "")
+    usual = ("tool", "function") if is_after_call else ("user",)
+    if len(before) == 1 and before[0].role in usual and not LABEL.match(before[0].text):
+        return _seen_json(None, tools, lost)
+    return _seen_json([(message.role, len(message.text)) for message in before], tools, lost)
+
+
+LABEL = re.compile(rf"\[(?:{'|'.join(_ROLES)})\]\n")
+"""Begins the text of several messages."""
+
+
+def _seen_json(messages: Sequence[tuple[str, int]] | None, tools: tuple[JsonValue, ...], lost: str) -> str:
+    """Returns ``Seen`` as JSON without what is as usual; empty = all of it."""
+    fields = {
+        **({} if messages is None else {"messages": messages}),
+        **({"tools": tools} if tools else {}),
+        **({"lost": lost} if lost else {}),
+    }
+    return to_json(fields).decode() if fields else ""
+
+
+_NO_RESULT = _seen_json((), (), "")
+"""Of a call whose predecessor in the message got no result."""
 
 
 def _later(actions: Sequence[Action]) -> Iterator[tuple[int, Action]]:
@@ -140,7 +192,8 @@ def _divide(turns: list[Turn], called: Sequence[str], observed: Sequence[_Messag
         if result is not None:
             rest.remove(result)
             place = len(turns) - len(called) + index + 1
-            turns[place] = replace(turns[place], observation=Observation(result.text))
+            seen = _seen_json(None, (), result.lost)
+            turns[place] = replace(turns[place], observation=Observation(result.text), message=seen)
     return rest
 
 
@@ -191,16 +244,28 @@ def _message(raw: object, index: int) -> _Message:
         raise LineError(f"message {index} must be an object, got {_kind(raw)}")
     role = raw.get("role")
     if role == "assistant":
-        text = _text(raw.get("content"), index)
+        content = raw.get("content")
+        text = _text(content, index)
+        thought = raw.get("reasoning_content") or raw.get("reasoning")
         calls = _calls(raw, index)
         ids = tuple(call.id for call in calls)
-        return _Message(role, text, _actions(calls, text), ids)
+        lost = _lost(content) or next((call.lost for call in calls if call.lost), "")
+        return _Message(role, text, lost, _actions(calls, text, thought if isinstance(thought, str) else ""), ids)
     if not isinstance(role, str) or role not in _ROLES:
         raise LineError(f"message {index} has role {_shorten(role)}; known: assistant, {', '.join(_ROLES)}")
     answered = raw.get("tool_call_id")
-    return _Message(
-        role, _text(raw.get("content"), index), ids=(answered,) if isinstance(answered, str) and answered else ()
-    )
+    content = raw.get("content")
+    ids = (answered,) if isinstance(answered, str) and answered else ()
+    return _Message(role, _text(content, index), _lost(content), ids=ids)
+
+
+def _lost(content: object) -> str:
+    """Returns what the text of a message's content lacks; empty = nothing."""
+    if isinstance(content, list):
+        for part in content:
+            if isinstance(part, dict) and not isinstance(part.get("text"), str):
+                return f"it has parts other than text ({str(part.get('type'))[:_LONGEST_NAME]})"
+    return ""
 
 
 def _text(content: object, index: int) -> str:
@@ -237,11 +302,15 @@ def _call(call: object, index: int) -> _Call:
     if not isinstance(function, dict) or not isinstance(name, str) or not name:
         raise LineError(f"a tool call of message {index} has no function name: {_shorten(call)}")
     identity = call.get("id") if isinstance(call, dict) else None
-    return _Call(name, _arguments(function.get("arguments")), identity if isinstance(identity, str) else "")
+    arguments = _arguments(function.get("arguments"))
+    identity = identity if isinstance(identity, str) else ""
+    if arguments is None:
+        return _Call(name, {"arguments": function["arguments"]}, identity, "arguments of a call are no JSON object")
+    return _Call(name, arguments, identity)
 
 
-def _arguments(value: object) -> dict[str, JsonValue]:
-    """Returns the call's arguments; anything except a JSON object is stored under ``arguments``."""
+def _arguments(value: object) -> dict[str, JsonValue] | None:
+    """Returns the call's arguments; None = they are no JSON object."""
     if value is None or value == "":
         return {}
     parsed: Any = value
@@ -250,14 +319,15 @@ def _arguments(value: object) -> dict[str, JsonValue]:
             parsed = from_json(value, allow_inf_nan=False)
         except ValueError:
             parsed = value
-    return parsed if isinstance(parsed, dict) else {"arguments": parsed}
+    return parsed if isinstance(parsed, dict) else None
 
 
-def _actions(calls: Sequence[_Call], text: str) -> tuple[Action, ...]:
-    """Returns an action for each call, or a message for text alone."""
-    if not calls and text:
-        return (Action("user", "message"),)
-    return tuple(Action(TOOL, call.name, call.arguments) for call in calls)
+def _actions(calls: Sequence[_Call], text: str, thought: str) -> tuple[Action, ...]:
+    """Returns an action for each call, or a message for text alone; the first has the thought."""
+    if not calls:
+        return (Action("user", "message", {}, thought),) if text or thought else ()
+    later = (Action(TOOL, call.name, call.arguments) for call in calls[1:])
+    return (Action(TOOL, calls[0].name, calls[0].arguments, thought), *later)
 
 
 def _observation(messages: Sequence[_Message]) -> Observation:

@@ -1,0 +1,85 @@
+"""SFT and DPO on imported conversations."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from benchmarks.errands import MODEL
+from upturn.config import AgentConfig, Config
+from upturn.errors import TrainingError
+from upturn.loop.progress import NoProgress
+from upturn.loop.rollouts import PolicyWorker
+from upturn.loop.run.context import open_run, version_of
+from upturn.loop.trainers import render_demonstrations
+from upturn.loop.trainers.algorithms.dpo import load_pairs
+from upturn.loop.trainers.algorithms.sft import take_training_snapshot
+from upturn.pool import IngestOptions, Pool, ingest
+from upturn.training import StoredPairSettings
+
+NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
+
+
+class Notes(NoProgress):
+    """Stores the notes."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def line(answer: object, reward: float, model: str = "a", **extra: object) -> str:
+    messages = [{"role": "user", "content": "move the mail"}, {"role": "assistant", "content": answer}]
+    return json.dumps({"messages": messages, "reward": reward, "model": model, **extra})
+
+
+def config(desk: ModuleType, folder: Path, *lines: str, **pool: object) -> Config:
+    file = folder / "talks.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    with Pool.open(folder / "shared.db") as opened:
+        assert ingest(opened, file, IngestOptions("chat")).bad == 0
+    settings: Config = desk.config(("solver",), pool={"path": str(folder / "shared.db"), **pool})
+    return settings
+
+
+PICTURE = [{"type": "image_url", "image_url": {"url": "x"}}]
+
+
+def test_plain_chats_are_demonstrations_word_for_word(desk: ModuleType, tmp_path: Path) -> None:
+    lines = (line("done", 1.0), line("not done", 0.0), line(PICTURE, 1.0))
+    settings = config(desk, tmp_path, *lines, imported_families=["chat"])
+    notes = Notes()
+    with open_run(settings, tmp_path / "run", "toy", notes) as context:
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        (trajectory,) = render_demonstrations(context, take_training_snapshot(context), worker)
+    (row,) = trajectory.rows
+    (span,) = row.spans
+    assert worker.renderer.read(row.token_ids[span.start : span.stop]).text == "done"
+    reason = "1 imported: it has parts other than text (image_url)"
+    assert f"omitted 1 successes that the agent cannot write ({reason})" in notes.lines
+
+
+def test_families_of_imports_are_trained_only_when_they_are_named(desk: ModuleType, tmp_path: Path) -> None:
+    settings = config(desk, tmp_path, line("done", 1.0))
+    with (
+        desk.opened(tmp_path / "run", settings) as context,
+        pytest.raises(TrainingError, match=r"no verified success.*pool\.imported_families"),
+    ):
+        take_training_snapshot(context)
+
+
+def test_two_imported_models_are_pairs(desk: ModuleType, tmp_path: Path) -> None:
+    settings = config(desk, tmp_path, line("done", 1.0), line("it is done", 0.0, "b"), imported_families=["chat"])
+    stored = StoredPairSettings(old="imported:b@chat", new="imported:a@chat")
+    with desk.opened(tmp_path / "run", settings) as context:
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        (pair,) = load_pairs(context, worker, stored).pairs
+    texts = [
+        worker.renderer.read(row.token_ids[row.spans[0].start : row.spans[0].stop]).text
+        for side in (pair.chosen, pair.rejected)
+        for row in side.rows
+    ]
+    assert texts == ["done", "it is done"]
