@@ -190,8 +190,7 @@ def open_run(
     needs_torch, keys = _needs_torch(config), api_keys or ApiKeys()
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
-        Pool.open(config.pool.path or run_dir / "pool.db") as opened,
-        holding(opened, f"run {run_dir.name}") as pool,
+        _open_pool(config, run_dir) as pool,
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
         _open_runtime(config, kit, run_dir, keys=keys, progress=progress, world=world) as runtime,
     ):
@@ -231,6 +230,13 @@ def open_run(
         if not command.startswith("train"):
             _begin_service(context)
         yield context
+
+
+@contextmanager
+def _open_pool(config: Config, run_dir: Path) -> Iterator[Pool]:
+    """The run's pool, in which no other process does the same run."""
+    with Pool.open(config.pool.path or run_dir / "pool.db") as pool, holding(pool, f"run {run_dir.name}") as held:
+        yield held
 
 
 def _checked_kit(config: Config, run_dir: Path, world: World | None) -> EnvironmentKit:
