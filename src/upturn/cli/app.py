@@ -49,6 +49,7 @@ UPTURN: dict[str, Target] = {
     ),
     "train": Target("upturn.cli.train:train_app", "Train an agent; report on training runs."),
     "release": Target("upturn.cli.release:release_app", "Start, inspect and control canary releases."),
+    "audit": Target("upturn.cli.audit:audit_app", "Verify the audit log of a pool, and prove its entries."),
     "keys": Target("upturn.cli.keys:keys_app", "Add, list and revoke the gateway's API keys."),
     "doctor": Target("upturn.cli.doctor:doctor", "Check this machine's setup."),
 }

@@ -85,6 +85,25 @@ def is_database_url(path: str) -> bool:
 
 
 @settings
+class CheckpointConfig(Settings):
+    """Signed checkpoints of the pool's audit log, which services and runs write while they have the pool open."""
+
+    folder: FilePath = ""
+    """Folder of the checkpoints and their key, which are made when there are none. Empty = no checkpoints; `upturn
+    audit checkpoint` writes single ones."""
+    entries: Count = 1_000
+    """New entries after which a checkpoint is written."""
+    seconds: Positive = 300.0
+    """Seconds after which a checkpoint is written if there are new entries. One is also written at the end."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields settings without effect."""
+        cure = "without folder; name a folder, or leave it out"
+        yield report_unused(not self.folder and self.entries != 1_000, f"entries={self.entries!r}", cure)
+        yield report_unused(not self.folder and self.seconds != 300.0, f"seconds={self.seconds!r}", cure)
+
+
+@settings
 class PoolConfig(Settings):
     """The pool, the database of tasks, trajectories, evaluations and all other records."""
 
@@ -93,6 +112,8 @@ class PoolConfig(Settings):
     which several runs may share. Empty = ``pool.db`` in the run's folder."""
     tenant: Name = "default"
     """Tenant that all records of the run belong to. Reads never cross tenants."""
+    checkpoints: CheckpointConfig = CheckpointConfig()
+    """Signed checkpoints of the audit log."""
     imported_families: tuple[Name, ...] = ()
     """Families of imported conversations that supervised and preference training use, besides the trained ones."""
 

@@ -43,6 +43,7 @@ from upturn.loop.run import (
     version_of,
 )
 from upturn.pool import ALL_TENANTS, Pool
+from upturn.pool.checkpoints import checkpointed_pool
 from upturn.pool.leases import Lease
 from upturn.threads import cpu_quota, default_threads, usable_cores
 
@@ -73,7 +74,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
     keys = api_keys(config, source.environ, source.path)
     threads = config.run.threads or default_threads(usable_cores(), cpu_quota())
     upstreams = Upstreams(config, keys, threads=threads)
-    with Pool.open(config.pool.path or POOL_PATH, has_journal=True) as pool:
+    with checkpointed_pool(config.pool.path or POOL_PATH, config.pool.checkpoints, has_journal=True) as pool:
         registry = AgentRegistry()
         in_service = _in_service(config, pool, registry)
         apply_configured_freeze(pool, config.routing)

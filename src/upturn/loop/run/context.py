@@ -37,6 +37,7 @@ from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
+from upturn.pool.checkpoints import checkpointed_pool
 from upturn.pool.leases import holding
 from upturn.pool.serving import RouterSnapshot
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
@@ -235,7 +236,10 @@ def open_run(
 @contextmanager
 def _open_pool(config: Config, run_dir: Path) -> Iterator[Pool]:
     """The run's pool, in which no other process does the same run."""
-    with Pool.open(config.pool.path or run_dir / "pool.db") as pool, holding(pool, f"run {run_dir.name}") as held:
+    with (
+        checkpointed_pool(config.pool.path or run_dir / "pool.db", config.pool.checkpoints) as pool,
+        holding(pool, f"run {run_dir.name}") as held,
+    ):
         yield held
 
 

@@ -8,24 +8,30 @@ records reads ``erasure``.
 from upturn.pool.audit.entry import LOGGED, Entry
 from upturn.pool.audit.erasure import ERASURES, Erased, erasure_digest
 from upturn.pool.audit.log import StoredNodes, StoredRows, append_entries, find_entries, read_head
-from upturn.pool.audit.merkle import Frontier
+from upturn.pool.audit.merkle import HASH_BYTES, Frontier, TreeHead
 from upturn.pool.audit.problem import Problem
+from upturn.pool.audit.proof import Proof, prove, read_proof
 from upturn.pool.audit.verification import UPGRADE, audit_problems, ledger_problems
 
 __all__ = [
     "ERASURES",
+    "HASH_BYTES",
     "LOGGED",
     "UPGRADE",
     "Entry",
     "Erased",
     "Frontier",
     "Problem",
+    "Proof",
     "StoredNodes",
     "StoredRows",
+    "TreeHead",
     "append_entries",
     "audit_problems",
     "erasure_digest",
     "find_entries",
     "ledger_problems",
+    "prove",
     "read_head",
+    "read_proof",
 ]

@@ -22,13 +22,17 @@ _GAP = bytes(HASH_BYTES)
 """Stands for the hash of a missing entry."""
 
 
-def log_problems(connection: Connection, tree: Frontier) -> Iterator[Problem]:
+def log_problems(
+    connection: Connection, tree: Frontier, roots: dict[int, bytes] | None = None
+) -> Iterator[Problem]:
     """Yields what is wrong with the log itself; appends the hash of every entry, computed anew, to ``tree``.
 
-    ``tree`` is empty at first. Raises StoreError if the log's head cannot be read.
+    ``tree`` is empty at first. ``roots`` gets the root of the tree at each size that is a key.
+    Raises StoreError if the log's head cannot be read.
     """
     table = schema.audit_entries
     query = select(table).order_by(table.c.position).execution_options(yield_per=_ROWS_AT_ONCE)
+    roots = {} if roots is None else roots
     last_named = -1
     """Position of the last problem, which explains those of the nodes above it."""
     for row in connection.execute(query):
@@ -47,6 +51,8 @@ def log_problems(connection: Connection, tree: Frontier) -> Iterator[Problem]:
             if last_named < first and _stored_hash(connection, node) != node.hash:
                 yield Problem(_LOG, _positions(first, tree.size), "have changed since they were stored")
                 last_named = entry.position
+        if tree.size in roots:
+            roots[tree.size] = tree.root()
     yield from _head_problems(connection, tree, is_explained=last_named >= 0)
 
 

@@ -42,9 +42,14 @@ def ledger_problems(engine: Engine) -> Iterator[Problem]:
         yield from audit_problems(connection, Frontier())
 
 
-def audit_problems(connection: Connection, tree: Frontier) -> Iterator[Problem]:
-    """Yields what differs from what was written, in one transaction; ``tree``, empty, becomes that of the log."""
-    yield from log_problems(connection, tree)
+def audit_problems(
+    connection: Connection, tree: Frontier, roots: dict[int, bytes] | None = None
+) -> Iterator[Problem]:
+    """Yields what differs from what was written, in one transaction.
+
+    ``tree``, empty, becomes that of the log; ``roots`` gets its root at each size that is a key.
+    """
+    yield from log_problems(connection, tree, roots)
     for table in LOGGED:
         yield from _record_problems(connection, table)
         yield from _missing_records(connection, table)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from upturn.dialects import Message, Part, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from upturn.errors import RecordError
-from upturn.pool.ingestion.formats.conversation import LABEL, TOOL, Seen
+from upturn.pool.ingestion.formats import LABEL, TOOL, Seen
 from upturn.pool.quality import IMPORTED
 from upturn.records import JsonValue, Trajectory, Turn, from_fields
 

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 
 from upturn.pool.ingestion.formats.chat import read_chat
 from upturn.pool.ingestion.formats.conversation import (
+    LABEL,
     NAME_RULE,
+    TOOL,
     Conversation,
     Defaults,
     Line,
     LineError,
     Lines,
     OpenFile,
+    Seen,
     is_name,
 )
 from upturn.pool.ingestion.formats.json_text import text_lines
@@ -24,13 +27,16 @@ READERS: Mapping[str, Callable[[OpenFile, Defaults], Lines]] = {"tau-bench": rea
 """A reader yields every line or row of a file, parsed or with the reason why it is unusable."""
 
 __all__ = [
+    "LABEL",
     "NAME_RULE",
+    "TOOL",
     "Conversation",
     "Defaults",
     "Line",
     "LineError",
     "Lines",
     "OpenFile",
+    "Seen",
     "is_name",
     "text_lines",
 ]
