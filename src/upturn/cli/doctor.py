@@ -19,7 +19,8 @@ from upturn.cli.output import emit, memory_bytes, package_version, print_message
 from upturn.config import SHIPPED_MODELS
 from upturn.errors import StoreError
 from upturn.models import available_devices
-from upturn.pool import PoolUrl, location_of, server_settings
+from upturn.pool import PoolUrl, location_of
+from upturn.pool.database import server_settings
 from upturn.records import Result
 from upturn.threads import WAIT_SETTINGS, cpu_quota, default_threads, usable_cores
 

@@ -7,15 +7,8 @@ Start with ``store``, then ``reader`` and ``selection``.
 
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
-from upturn.pool.database import (
-    POOL_ENDINGS,
-    Location,
-    PoolUrl,
-    integrity_problems,
-    location_of,
-    pool_exists,
-    server_settings,
-)
+from upturn.pool.batches import Axis, Batch, BatchCriteria, BatchPoint, Priorities, freeze_batch, get_batch, redraw
+from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
 from upturn.pool.exports import Choice, PoolExport
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
@@ -46,6 +39,10 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "Axis",
+    "Batch",
+    "BatchCriteria",
+    "BatchPoint",
     "Choice",
     "Coverage",
     "Experience",
@@ -60,6 +57,7 @@ __all__ = [
     "PoolRecord",
     "PoolSink",
     "PoolUrl",
+    "Priorities",
     "ReadyRow",
     "RolloutKey",
     "Scope",
@@ -77,6 +75,8 @@ __all__ = [
     "drop_quarantined",
     "experiences_in",
     "find_snapshot",
+    "freeze_batch",
+    "get_batch",
     "import_export",
     "ingest",
     "ingest_feedback",
@@ -91,8 +91,8 @@ __all__ = [
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "redraw",
     "rows_of",
-    "server_settings",
     "statistics",
     "take_snapshot",
     "take_snapshot_of",

@@ -16,8 +16,9 @@ from sqlalchemy import Connection, Table, insert, select, update
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.audit import StoredRows, append_entries
-from upturn.pool.database import backend_in, column_by_id, insert_new, last_numbers
+from upturn.pool.database import backend_in, columns_by_id, insert_new, last_numbers
 from upturn.pool.imported import Imported, Quarantined, write_import
+from upturn.pool.points import add_points
 from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row
 from upturn.pool.tokens import TokenBlob
 from upturn.records import Evaluation, Trajectory, from_fields
@@ -147,6 +148,8 @@ class BatchWriter:
             new += len(added.rows)
             if added.rows and table is not schema.call_contents:
                 stored.append(added)
+        by_table = dict(stored)
+        add_points(connection, by_table.get(schema.trajectories, ()), by_table.get(schema.evaluations, ()))
         if batch.rollout is not None and batch.rollout_ids:
             key = {"run": batch.rollout.run, "iteration": batch.rollout.iteration}
             positions = [
@@ -160,6 +163,7 @@ class BatchWriter:
         return new
 
     def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> StoredRows:
+        """Returns the rows that were not stored."""
         last = self._sequence
         stamped = [self._stamp() | row for row in rows]  # a row of another pool has its own time
         count = insert_new(table).run(connection, stamped).rowcount
@@ -264,7 +268,7 @@ def _column_by_id(connection: Connection, table: Table, column: str, ids: Sequen
     values: dict[Any, Any] = {}
     if len(ids) <= _IDS_ALONE:
         for record_id in ids:
-            if row := column_by_id(table, column).run(connection, [{"id": record_id}]).fetchone():
+            if row := columns_by_id(table, (column,)).run(connection, [{"id": record_id}]).fetchone():
                 values[record_id] = row[0]
         return values
     for start in range(0, len(ids), _IDS_PER_QUERY):

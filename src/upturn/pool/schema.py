@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0010"
+HEAD = "0011"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -127,6 +127,40 @@ submissions = Table(
 )
 """State of the tasks that clients submitted: queued, running, done, failed or cancelled."""
 Index("ix_submissions_state", submissions.c.state, submissions.c.updated_at)
+
+strata = Table(
+    "strata",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    _text("tenant"),
+    _text("family"),
+    _text("environment"),
+    _text("split"),
+    _integer("level"),
+    _text("agent"),
+    _text("agent_version"),
+    _text("origin"),
+    _text("outcome"),
+)
+"""What data points have in common; ``id`` is a hash of the other columns."""
+
+points = Table(
+    "points",
+    metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("until", BigInteger, nullable=True),
+    Column("stratum", BigInteger, nullable=False),
+    Column("trajectory", BigInteger, nullable=False),
+    Column("task", BigInteger, nullable=False),
+    Column("evaluation", BigInteger, nullable=True),
+    _text("verdict"),
+    Column("score", Float, nullable=True),
+    _integer("written_tokens"),
+    Column("recorded_at", Float, nullable=False),
+)
+"""Data points for drawing batches; ``trajectory``, ``task`` and ``evaluation`` are sequence numbers. A point is
+valid from ``sequence`` until ``until``, when a later evaluation came (NULL = now)."""
+Index("ix_points_trajectory", points.c.trajectory)
 
 feedback = _ledger(
     "feedback",

@@ -29,7 +29,7 @@ def take_snapshot(pool: Pool, *, tenants: Sequence[str], selection: Selection = 
         raise ValueError("a snapshot needs at least one tenant, got none")
     names = tuple(sorted(set(tenants)))
     selected = [row for name in names for row in pool.selected(selection, tenant=name)]
-    return _store(pool, selected, names, selection.criteria)
+    return store_snapshot(pool, _pairs(selected), names, selection.criteria)
 
 
 def take_snapshot_of(pool: Pool, trajectory_ids: Iterable[str], *, tenant: str, criteria: str) -> Snapshot:
@@ -43,11 +43,21 @@ def take_snapshot_of(pool: Pool, trajectory_ids: Iterable[str], *, tenant: str, 
     missing = sorted(ids - {row.trajectory_id for row in selected})
     if missing:
         raise StoreError(f"no trajectory {missing[0]!r} is stored for {tenant!r}; check its tenant")
-    return _store(pool, selected, (tenant,), criteria)
+    return store_snapshot(pool, _pairs(selected), (tenant,), criteria)
 
 
-def _store(pool: Pool, selected: Iterable[Selected], tenants: tuple[str, ...], criteria: str) -> Snapshot:
-    chosen = sorted((row.trajectory_id, row.evaluation_id or "") for row in selected)
+def _pairs(selected: Iterable[Selected]) -> Iterator[tuple[str, str | None]]:
+    return ((row.trajectory_id, row.evaluation_id) for row in selected)
+
+
+def store_snapshot(
+    pool: Pool, pairs: Iterable[tuple[str, str | None]], tenants: tuple[str, ...], criteria: str
+) -> Snapshot:
+    """Stores and returns a snapshot of these (trajectory id, evaluation id); None = without an evaluation.
+
+    ``criteria``: JSON; with ``bound``, evaluations after that sequence number are not part of it.
+    """
+    chosen = sorted((trajectory_id, evaluation_id or "") for trajectory_id, evaluation_id in pairs)
     snapshot = Snapshot(
         id=_manifest_digest(criteria, tenants, chosen),
         trajectory_ids=tuple(trajectory_id for trajectory_id, _ in chosen),

@@ -2,6 +2,7 @@
 
 import typer
 
+from upturn.cli.pool.batches import batch, snapshot
 from upturn.cli.pool.card import card
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
@@ -16,6 +17,8 @@ pool_app = typer.Typer()
 pool_app.command("stats")(stats)
 pool_app.command("ready")(ready)
 pool_app.command("calls")(calls)
+pool_app.command("batch")(batch)
+pool_app.command("snapshot")(snapshot)
 pool_app.command("copy")(copy)
 pool_app.command("move")(move)
 pool_app.command("seal")(seal)

@@ -22,7 +22,7 @@ from upturn.pool.database.sqlite_driver import sqlite_error
 from upturn.pool.database.statement import (
     Savepoint,
     Statement,
-    column_by_id,
+    columns_by_id,
     insert_new,
     last_numbers,
     lease_token,
@@ -43,7 +43,7 @@ __all__ = [
     "begin_move",
     "bring_to_head",
     "check_head",
-    "column_by_id",
+    "columns_by_id",
     "driver_of",
     "end_move",
     "insert_new",

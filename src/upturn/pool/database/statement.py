@@ -79,9 +79,9 @@ def insert_new(table: Table) -> Statement:
 
 
 @cache
-def column_by_id(table: Table, column: str) -> Statement:
-    """Reads one column of the row with the given ``id``."""
-    query = select(table.c[column]).where(table.c.id == bindparam("id"))
+def columns_by_id(table: Table, columns: tuple[str, ...]) -> Statement:
+    """Reads these columns of the row with the given ``id``."""
+    query = select(*(table.c[name] for name in columns)).where(table.c.id == bindparam("id"))
     return Statement(lambda _: query)
 
 

@@ -1,0 +1,59 @@
+"""Whether the points that batches are drawn from are those of the stored records."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from upturn.pool import schema
+from upturn.pool.audit.problem import Problem
+from upturn.pool.points import evaluated, point_of, stratum_id, stratum_of
+
+_ROWS_AT_ONCE = 500
+
+
+def point_problems(connection: Connection) -> Iterator[Problem]:
+    """Yields the trajectories whose current point differs from their records, and a wrong number of points."""
+    table = schema.trajectories
+    wanted = (table.c.id, table.c.tenant, table.c.agent_version, table.c.origin, table.c.outcome)
+    counted = (table.c.written_tokens, table.c.recorded_at, table.c.sequence)
+    task = schema.tasks.c
+    described = (task.family, task.environment, task.split, task.level, task.sequence.label("task"))
+    query = select(*wanted, *counted, *described).join(schema.tasks, task.id == table.c.task_id)
+    query = query.order_by(table.c.sequence).limit(_ROWS_AT_ONCE)
+    last = 0
+    while rows := connection.execute(query.where(table.c.sequence > last)).all():
+        expected = _expected(connection, rows)
+        stored = _stored(connection, [row.sequence for row in rows])
+        for row in rows:
+            if stored.get(row.sequence) != expected[row.sequence]:
+                yield Problem("points", row.id, "was changed after it was stored: it is not what the records say")
+        last = rows[-1].sequence
+    current = select(func.count()).select_from(schema.points).where(schema.points.c.until.is_(None))
+    count = connection.execute(current).scalar_one()
+    trajectories = connection.execute(select(func.count()).select_from(table)).scalar_one()
+    if count != trajectories:
+        yield Problem(
+            "points", "", f"has {count} current rows for {trajectories} trajectories; rows were added or deleted"
+        )
+
+
+def _expected(connection: Connection, rows: Any) -> dict[int, dict[str, Any]]:
+    """Returns the current point of each trajectory by its sequence number."""
+    sequences = {row.id: row.sequence for row in rows}
+    expected = {
+        row.sequence: point_of(row._asdict(), stratum_id(stratum_of(row._asdict(), row)), row.task) for row in rows
+    }
+    table = schema.evaluations
+    query = select(table.c.trajectory_id, table.c.verdict, table.c.score, table.c.sequence)
+    for row in connection.execute(
+        query.where(table.c.trajectory_id.in_(list(sequences))).order_by(table.c.sequence)
+    ):
+        expected[sequences[row.trajectory_id]] |= evaluated(row._asdict())
+    return expected
+
+
+def _stored(connection: Connection, sequences: list[int]) -> dict[int, dict[str, Any]]:
+    table = schema.points
+    query = select(table).where(table.c.trajectory.in_(sequences), table.c.until.is_(None))
+    return {row.trajectory: dict(row._mapping) for row in connection.execute(query)}

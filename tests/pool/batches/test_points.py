@@ -1,0 +1,80 @@
+"""The points of a pool are those of its records, whoever made them."""
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import select, text
+
+from tests.pool.migration import downgrade
+from upturn.errors import StoreConflictError
+from upturn.pool import Location, Pool, ledger_problems, schema
+from upturn.pool.database import backend_of
+from upturn.records import Evaluation, Task, Trajectory
+
+MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
+
+
+def rows(pool: Pool) -> list[tuple[object, ...]]:
+    with pool.engine.connect() as connection:
+        points = connection.execute(select(schema.points).order_by(schema.points.c.sequence)).all()
+        strata = connection.execute(select(schema.strata).order_by(schema.strata.c.id)).all()
+    return [tuple(row) for row in (*points, *strata)]
+
+
+def fill(pool: Pool, make_point: MakePoint) -> None:
+    for number in range(3):
+        pool.append(*make_point(f"{number}", task="t", agent=f"nano@{number % 2}"))
+    task, trajectory, _ = make_point("bare", family="files", tenant="other")
+    pool.append(task, trajectory)
+    second = Evaluation("second", "t", "trajectory-1", "own/1", "failure", (), {}, {}, 0.0)
+    third = Evaluation("third", "t", "trajectory-1", "own/2", "missing", (), {}, {}, None)
+    pool.append(second)
+    pool.append(third, *make_point("last"))
+    assert pool.append(second, third, *make_point("0", task="t", agent="nano@0")) == 0
+
+
+def test_an_upgrade_makes_the_points_that_the_writer_makes(
+    pool: Pool, location: Location, make_point: MakePoint
+) -> None:
+    fill(pool, make_point)
+    before = rows(pool)
+    assert len(before) == 7 + 3, "five trajectories, two of them evaluated later, and three strata"
+    pool.close()
+    engine = backend_of(location).writing_engine()
+    downgrade(engine, "0009")
+    engine.dispose()
+    with Pool.open(location) as upgraded:
+        assert rows(upgraded) == before
+        assert list(ledger_problems(upgraded.engine)) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE points SET score = 0.9 WHERE trajectory = 2", "points 'trajectory-0' was changed"),
+        (
+            "UPDATE points SET verdict = 'success' WHERE evaluation IS NULL",
+            "points 'trajectory-bare' was changed",
+        ),
+        ("DELETE FROM points WHERE trajectory = 2", "points 'trajectory-0' was changed"),
+        ("UPDATE points SET trajectory = 999 WHERE trajectory = 2", "points 'trajectory-0' was changed"),
+        (
+            "INSERT INTO points SELECT 999, NULL, stratum, 999, task, NULL, verdict, 0, 0, 1 FROM points LIMIT 1",
+            "points has 6 current rows for 5 trajectories; rows were added or deleted",
+        ),
+    ],
+)
+def test_changed_points_are_named(pool: Pool, make_point: MakePoint, statement: str, message: str) -> None:
+    fill(pool, make_point)
+    pool.write(lambda connection: connection.execute(text(statement)))
+    assert any(str(problem).startswith(message) for problem in ledger_problems(pool.engine))
+
+
+def test_a_refused_batch_leaves_no_points(pool: Pool, make_point: MakePoint) -> None:
+    fill(pool, make_point)
+    before = rows(pool)
+    task, trajectory, _ = make_point("new", family="calendar")
+    unknown = Evaluation("e", "t", "unknown", "own/1", "success", (), {}, {}, 1.0)
+    with pytest.raises(StoreConflictError, match="is not stored"):
+        pool.append(task, trajectory, unknown)
+    assert rows(pool) == before
