@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Engine
 
 from upturn.errors import StoreBusyError, StoreError
 from upturn.pool.batch import BatchWriter, PreparedBatch, RolloutKey, prepare
-from upturn.pool.commit import GroupCommitter
+from upturn.pool.commit import GroupCommitter, JoinableWork
 from upturn.pool.database import (
     Backend,
     Location,
@@ -95,6 +95,8 @@ class _WriteAccess:
 
     def submit(self, batch: PreparedBatch) -> Future[int]:
         """Returns a future with the number of new records, done once they are durable."""
+        if self.fence is None and batch.may_be_joined:
+            return self.committer.submit(JoinableWork(batch, self.writer.write, self.writer.write_joined))
         return self.submit_work(lambda connection: self.writer.write(connection, batch))
 
     def submit_work(self, work: Callable[[Connection], ResultT]) -> Future[ResultT]:
