@@ -10,9 +10,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 from upturn.cli.audit import audit_app
+from upturn.cli.pool.commands import pool_app
 from upturn.errors import RecordError, StoreError, UnknownNameError
 from upturn.pool import Pool
-from upturn.records import Feedback
+from upturn.records import AgentVersion, Feedback
 
 APP = typer.Typer()
 APP.add_typer(audit_app, name="audit")
@@ -115,3 +116,28 @@ def test_a_missing_file_or_key_is_named(path: Path, tmp_path: Path) -> None:
     done = run("verify", "--pool", path, "--checkpoints", tmp_path / "none")
     assert isinstance(done.exception, StoreError)
     assert "`upturn audit checkpoint` makes one" in str(done.exception)
+
+
+def test_backup_drill_and_lineage_at_the_command_line(path: Path, tmp_path: Path) -> None:
+    commands = typer.Typer()
+    commands.add_typer(pool_app, name="pool")
+
+    def pool(*arguments: object, exit_code: int = 0) -> Result:
+        done = CliRunner().invoke(commands, ["pool", *map(str, arguments)])
+        assert done.exit_code == exit_code, done.output
+        return done
+
+    drilled = json.loads(pool("drill", "--pool", path, "--folder", tmp_path, "--json").stdout)
+    assert (values(drilled)["entries"], values(drilled)["problems"]) == (300, 0)
+    assert [file.name for file in tmp_path.glob("upturn-drill-*")] == []
+    with Pool.open(path) as opened:
+        opened.append(
+            AgentVersion("nano", "1", "rule_based"), AgentVersion("nano", "2", "rule_based", parent="nano@1")
+        )
+    pool("copy", "--pool", path, "--out", tmp_path / "backup.db")
+    restored = pool("restore", tmp_path / "backup.db", "--pool", tmp_path / "new.db", "--json")
+    assert values(json.loads(restored.stdout)) == {"entries": 302}
+    shown = pool("lineage", "nano@2", "--pool", tmp_path / "new.db").stdout
+    assert shown == "version nano@2 made from:\n  version nano@1\nversion nano@2 led to:\n  nothing\n"
+    as_json = json.loads(pool("lineage", "nano@1", "--pool", path, "--json").stdout)
+    assert as_json["effects"]["branches"][0]["id"] == "nano@2"

@@ -7,9 +7,11 @@ from upturn.cli.pool.card import card
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
+from upturn.cli.pool.lineage import show_lineage
 from upturn.cli.pool.move import move
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
+from upturn.cli.pool.restoring import restore, try_restore
 from upturn.cli.pool.statistics import show, stats
 from upturn.cli.pool.validation import validate
 
@@ -29,3 +31,6 @@ pool_app.command("export")(export_records)
 pool_app.add_typer(quarantine_app, name="quarantine", help="Lines of imported files that could not be used.")
 pool_app.command("import")(import_records)
 pool_app.command("card")(card)
+pool_app.command("lineage")(show_lineage)
+pool_app.command("restore")(restore)
+pool_app.command("drill")(try_restore)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, select
 from upturn.errors import StoreError
 from upturn.pool import schema
 from upturn.pool.audit.entry import Entry, entries_of
-from upturn.pool.audit.merkle import HASH_BYTES, TILE_LEVELS, Frontier, TileNode, node_hash
+from upturn.pool.audit.merkle import HASH_BYTES, TILE_LEVELS, Frontier, TileNode, TreeHead, node_hash, root_of
 from upturn.pool.database import insert_new, log_head, move_log_head
 from upturn.pool.row import Values
 
@@ -69,6 +69,14 @@ def _read_head(connection: Connection) -> tuple[Frontier, bool]:
     if size < 0 or len(peaks) != size.bit_count() * HASH_BYTES:
         raise StoreError(f"the head of the audit log is damaged (size {size}); restore a backup of the pool")
     return Frontier(size, peaks), False
+
+
+def tree_of(connection: Connection, size: int) -> TreeHead | None:
+    """Returns the tree of the first ``size`` entries; None = the log has fewer."""
+    head = read_head(connection)
+    if size >= head.size:
+        return head.head() if size == head.size else None
+    return TreeHead(size, root_of(size, StoredNodes(connection)))
 
 
 def find_entries(connection: Connection, record_id: str) -> list[Entry]:

@@ -7,8 +7,8 @@ from sqlalchemy import Engine
 
 from upturn.errors import RecordError, UnknownNameError
 from upturn.pool.audit.entry import Entry
-from upturn.pool.audit.log import StoredNodes, find_entries, read_head
-from upturn.pool.audit.merkle import HASH_BYTES, TreeHead, inclusion_proof, is_included, root_of
+from upturn.pool.audit.log import StoredNodes, find_entries, read_head, tree_of
+from upturn.pool.audit.merkle import HASH_BYTES, TreeHead, inclusion_proof, is_included
 
 
 class Proof(NamedTuple):
@@ -40,7 +40,7 @@ def prove(engine: Engine, record_id: str, *, size: int | None = None) -> list[Pr
     """
     with engine.connect() as connection:
         head, nodes = read_head(connection), StoredNodes(connection)
-        tree = head.head() if size is None or size >= head.size else TreeHead(size, root_of(size, nodes))
+        tree = head.head() if size is None else tree_of(connection, size) or head.head()
         entries = [entry for entry in find_entries(connection, record_id) if entry.position < tree.size]
         proofs = [Proof(entry, tree, tuple(inclusion_proof(entry.position, tree.size, nodes))) for entry in entries]
     if not proofs:

@@ -5,5 +5,6 @@ Not here: the export of records for other programs (``upturn.pool.exports``). St
 
 from upturn.pool.transfer.copying import copy_pool
 from upturn.pool.transfer.moving import MovedTable, move_pool, rows_of
+from upturn.pool.transfer.restoring import Drill, drill, restore_pool
 
-__all__ = ["MovedTable", "copy_pool", "move_pool", "rows_of"]
+__all__ = ["Drill", "MovedTable", "copy_pool", "drill", "move_pool", "restore_pool", "rows_of"]
