@@ -32,7 +32,8 @@ _RECONNECT_SECONDS = 20.0
 _RECONNECT_PAUSE_SECONDS = 0.1
 
 
-class JoinableWork(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class JoinableWork:
     """A write that may run together with others of its kind, which saves a server's round trips."""
 
     part: Any
