@@ -3,8 +3,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -396,6 +397,23 @@ def test_reads_by_id_use_the_primary_key_also_with_a_tenant(tmp_path: Path, make
             list(pool.experiences_of(["trajectory-b"], tenant="default"))
 
 
+@contextmanager
+def writer_held(pool: Pool) -> Iterator[None]:
+    """What is submitted in the block waits, and is written in one transaction after it."""
+    begun, resume = Event(), Event()
+
+    def wait(_: Any) -> None:
+        begun.set()
+        assert resume.wait(timeout=30)
+
+    first = threading.Thread(target=pool.write, args=(wait,))
+    first.start()
+    assert begun.wait(timeout=30)
+    yield
+    resume.set()
+    first.join()
+
+
 def test_joined_writes_store_the_rows_of_separate_ones(
     location: Location, tmp_path: Path, make_point: MakePoint
 ) -> None:
@@ -417,12 +435,8 @@ def test_joined_writes_store_the_rows_of_separate_ones(
             joined.append(*point)
         outcomes = []
         for group in (points[10:20], [*points[20:25], points[2], (conflict,), *points[25:]]):
-            resume = Event()
-            first = threading.Thread(target=joined.write, args=(lambda _, gate=resume: gate.wait(timeout=30),))
-            first.start()
-            futures = [joined.submit(*records) for records in group]
-            resume.set()
-            first.join()
+            with writer_held(joined):
+                futures = [joined.submit(*records) for records in group]
             outcomes += [future.exception() or future.result() for future in futures]
         expected = [one_by_one.append(*point) for point in (*points[10:25], points[2])]
         with pytest.raises(StoreError, match="other content"):
@@ -435,8 +449,6 @@ def test_joined_writes_store_the_rows_of_separate_ones(
 
 def test_joined_writes_share_their_statements(pool: Pool, make_point: MakePoint) -> None:
     statements: list[str] = []
-    resume = Event()
-    first = threading.Thread(target=pool.write, args=(lambda _: resume.wait(timeout=30),))
     driver = type(backend_in(pool.engine).driver)
     execute = driver.execute
 
@@ -444,11 +456,9 @@ def test_joined_writes_share_their_statements(pool: Pool, make_point: MakePoint)
         statements.append(statement)
         return execute(this, raw, statement, rows)
 
-    first.start()
-    futures = [pool.submit(*make_point(str(number))) for number in range(50)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "execute", counted)
-        resume.set()
-        first.join()
+        with writer_held(pool):
+            futures = [pool.submit(*make_point(str(number))) for number in range(50)]
+            patch.setattr(driver, "execute", counted)
         assert [future.result() for future in futures] == [3] * 50
     assert sum(statement.startswith("INSERT") for statement in statements) < 12, "not one for each record"
