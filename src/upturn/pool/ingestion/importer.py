@@ -25,6 +25,7 @@ from upturn.pool.imported import Imported, Place, Quarantined
 from upturn.pool.ingestion.formats import NAME_RULE, READERS, Conversation, Defaults, Line, LineError, is_name
 from upturn.pool.ingestion.place import PlaceFinder, StoredCounts
 from upturn.pool.ingestion.recording import check_kind, open_recording, printable, unreadable
+from upturn.pool.privacy import anonymise, redact
 from upturn.pool.quality import IMPORTED
 from upturn.pool.row import ReadyRow, digest, ready_row
 from upturn.pool.store import Pool
@@ -50,6 +51,8 @@ class IngestOptions(NamedTuple):
     """Family of recordings without one; None = the format's default."""
     agent: str | None = None
     """Model of recordings without one; None = ``unknown``."""
+    is_anonymised: bool = False
+    """Whether privacy findings are replaced by masks before anything is stored."""
 
 
 class IngestReport(NamedTuple):
@@ -82,7 +85,8 @@ def ingest(
     try:
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
-        source = digest(content, options.format, options.family or "", options.agent or "")
+        named = (options.format, options.family or "", options.agent or "")
+        source = digest(content, *named, *(("anonymised",) if options.is_anonymised else ()))
         earlier = earlier_report(pool, path, options.tenant, source)
         if earlier is not None:
             return earlier
@@ -248,7 +252,7 @@ class _Import:
                 raise line.content
             return self._recorded(line, line.content)
         except (LineError, RecordError) as exc:
-            return _quarantined(line, exc)
+            return self._unusable(line, exc)
 
     def _recorded(self, line: Line, conversation: Conversation) -> _Recorded:
         options = self._options
@@ -282,9 +286,10 @@ class _Import:
         points: list[tuple[int, _Point]] = []
         for entry in recorded:
             try:
-                points.append((entry.line.number, self._point(entry, numbers.get(entry.line.number))))
+                point = self._point(entry, numbers.get(entry.line.number))
+                points.append((entry.line.number, point))
             except RecordError as exc:
-                bad.append(_quarantined(entry.line, exc))
+                bad.append(self._unusable(entry.line, exc))
         for entry in recorded:
             self._count_keys(entry.conversation.extra)
         self._last_line = max(entry.line if isinstance(entry, Quarantined) else entry.line.number for entry in page)
@@ -305,7 +310,7 @@ class _Import:
             self._added += self._append([point for _, point in points], self._imported(bad, places))
         except StoreConflictError:
             added, conflicts = store_page(self._append, points)
-            late = [_quarantined(lines[conflict.line], ValueError(conflict.reason)) for conflict in conflicts]
+            late = [self._unusable(lines[conflict.line], ValueError(conflict.reason)) for conflict in conflicts]
             self._note(late)
             self._added += added
             self._accepted -= len(late)
@@ -332,8 +337,16 @@ class _Import:
             tuple(places),
         )
 
+    def _unusable(self, line: Line, problem: Exception) -> Quarantined:
+        text, reason = None, str(problem)
+        if 0 < len(line.text) <= _LONGEST_KEPT:
+            text = line.text.decode(errors="backslashreplace").replace("\0", "\\x00")
+        if self._options.is_anonymised:
+            text, reason = text and redact(text), redact(reason)
+        return Quarantined(line.number, reason, text)
+
     def _count_keys(self, extra: Mapping[str, object]) -> None:
-        for key in extra:
+        for key in map(redact, extra) if self._options.is_anonymised else extra:
             if key in self._keys or len(self._keys) < _MOST_KEYS:
                 self._keys[key] += 1
 
@@ -365,7 +378,10 @@ class _Import:
             costs={},
             score=reward,
         )
-        return _Point(ready_row(entry.task), ready_row(trajectory), ready_row(evaluation))
+        task = entry.task
+        if self._options.is_anonymised:
+            task, trajectory = anonymise(task), anonymise(trajectory)
+        return _Point(ready_row(task), ready_row(trajectory), ready_row(evaluation))
 
     def _append(self, points: Sequence[_Point], imported: Imported | None = None) -> int:
         """Returns how many trajectories are new. Stored tasks stay, as their recordings may start differently."""
@@ -391,10 +407,3 @@ def _contents(page: _Page) -> list[str | None]:
         for entry in page
         if isinstance(entry, Quarantined) or entry.has_place
     ]
-
-
-def _quarantined(line: Line, problem: Exception) -> Quarantined:
-    text = None
-    if 0 < len(line.text) <= _LONGEST_KEPT:
-        text = line.text.decode(errors="backslashreplace").replace("\0", "\\x00")
-    return Quarantined(line.number, str(problem), text)
