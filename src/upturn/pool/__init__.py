@@ -27,6 +27,7 @@ from upturn.pool.ingestion import (
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
+from upturn.pool.retention import plan_pruning, prune
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
@@ -87,7 +88,9 @@ __all__ = [
     "location_of",
     "missing_reward",
     "move_pool",
+    "plan_pruning",
     "pool_exists",
+    "prune",
     "quarantined_lines",
     "readiness",
     "ready_row",

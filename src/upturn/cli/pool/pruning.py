@@ -12,8 +12,7 @@ import typer
 from upturn.cli.options import CONFIG_PATH, AsJson, ConfigPath
 from upturn.cli.output import emit
 from upturn.errors import ConfigError
-from upturn.pool import Pool
-from upturn.pool.retention import plan_pruning, prune
+from upturn.pool import Pool, plan_pruning, prune
 from upturn.records import Result
 
 
