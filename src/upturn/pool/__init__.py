@@ -1,7 +1,7 @@
 """The pool: the durable store of tasks, decisions, trajectories, evaluations, feedback and other records.
 
 It has the store with its reads and schema, import and export, preference data, quality gates, readiness,
-statistics, coverage, snapshots, privacy findings and a check for changed records (``chain``).
+statistics, coverage, snapshots, privacy findings and the audit log with its check for changed records (``audit``).
 Start with ``store``, then ``reader`` and ``selection``.
 """
 
