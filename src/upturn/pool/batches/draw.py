@@ -97,7 +97,7 @@ def candidates(connection: Connection, draw: Draw, rates: Mapping[int, float]) -
 
 
 def _rate(step: int) -> float:
-    return 0.5 ** (step / 4)
+    return float(0.5 ** (step / 4))
 
 
 def rate_for(needed: int, count: int) -> float:
