@@ -20,15 +20,20 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
     file: Annotated[Path, typer.Argument(help="File with recorded conversations or feedback.")],
     *,
     file_format: Annotated[
-        str, typer.Option("--format", help="tau-bench (a JSON array), chat or feedback (JSON lines).")
-    ],
+        str,
+        typer.Option(
+            "--format",
+            help="chat, tau-bench, otlp, inspect, langfuse, phoenix, verifiers, openai-evals or feedback; auto: "
+            "detected.",
+        ),
+    ] = "auto",
     pool: PoolPath = POOL_PATH,
     tenant: Annotated[str, typer.Option("--tenant", help="Tenant of the imported records.")] = "default",
     family: Annotated[
         str | None, typer.Option("--family", help="Task family of conversations that name none.")
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", help="Model of conversations that name none. Default: the file's name.")
+        str | None, typer.Option("--agent", help="Model of conversations that name none. Default: unknown.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -52,7 +57,8 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
         else:
             with progress(f"importing {file.name} (bytes)", file.stat().st_size) as ticker:
                 report = ingest_conversations(opened, file, options, ticker.advance)
-            _, lines, added, known, quarantined, bad, keys, details["is_repeated"] = report
+            _, file_format, lines, added, known, quarantined, bad, keys, details["is_repeated"] = report
+            details["format"] = file_format
             details["unknown_keys"] = dict(keys)
     unit = "feedback" if is_feedback else "trajectories"
     results = [

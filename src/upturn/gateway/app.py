@@ -26,6 +26,7 @@ from upturn.gateway.health_routes import health_routes
 from upturn.gateway.http import BodyLimit, cancel, code_of, headers_of, unavailable
 from upturn.gateway.model_calls import CallParts, ModelCalls
 from upturn.gateway.model_routes import model_routes
+from upturn.gateway.observation import TRACES_PATH, trace_routes
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.openapi import EPISODE_PATH, describe_calls
 from upturn.gateway.retries import RecentAnswers
@@ -83,13 +84,14 @@ def build_app(parts: Parts) -> FastAPI:
         feedback_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
         state_routes(service, parts.guard, metrics=settings.metrics),
         episode_routes(service, parts.guard, parts.learn),
+        trace_routes(service.pool, parts.guard, max_body_bytes=settings.max_body_bytes),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
         *parts.further,
     ):
         app.include_router(routes)
         endpoints += routes.routes
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, unpacked=(TRACES_PATH,))
     app.add_middleware(_CallerFirst, guard=parts.guard)
     _add_errors(app, endpoints)
     describe_calls(app, service.routes.names)

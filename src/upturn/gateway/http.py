@@ -66,12 +66,14 @@ def unavailable(error: Exception) -> RequestError:
 class BodyLimit:
     """Answers 413 to requests of the application whose body is larger than ``limit`` bytes, while they are read.
 
-    Compressed bodies are answered with 415: their size is known only when they are unpacked.
+    Compressed bodies are answered with 415: their size is known only when they are unpacked. ``unpacked``: paths of
+    endpoints that unpack them within the limit.
     """
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int, unpacked: tuple[str, ...] = ()) -> None:
         self._app = app
         self._limit = limit
+        self._unpacked = unpacked
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request; raises HTTPException where its body is read."""
@@ -85,7 +87,7 @@ class BodyLimit:
 
         async def bounded() -> Message:
             nonlocal received
-            if encoding not in (b"", b"identity"):
+            if encoding not in (b"", b"identity") and scope["path"] not in self._unpacked:
                 raise HTTPException(
                     415, f"content-encoding {encoding.decode('latin-1')!r:.100}; send bodies uncompressed"
                 )

@@ -15,6 +15,7 @@ from upturn.pool.ingestion import (
     ExportFile,
     IngestOptions,
     LostWordsError,
+    Received,
     Transcript,
     check_source,
     drop_quarantined,
@@ -22,6 +23,7 @@ from upturn.pool.ingestion import (
     ingest,
     is_imported,
     quarantined_lines,
+    receive_traces,
     transcript,
 )
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
@@ -59,6 +61,7 @@ __all__ = [
     "PoolUrl",
     "Priorities",
     "ReadyRow",
+    "Received",
     "RolloutKey",
     "Scope",
     "Selected",
@@ -91,6 +94,7 @@ __all__ = [
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "receive_traces",
     "redraw",
     "rows_of",
     "statistics",

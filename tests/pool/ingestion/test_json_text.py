@@ -2,7 +2,7 @@
 
 import io
 import json
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import pytest
 from hypothesis import given
@@ -19,21 +19,16 @@ VALUES = st.recursive(
 )
 
 
-class Trickle(io.BytesIO):
-    """Gives at most some bytes at once."""
+def items_of(text: bytes, block: int = 2**18) -> list[bytes | LineError]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(json_text, "_BLOCK", block)
+        items = array_items(buffered(text))
+        assert items is not None
+        return [item.text for item in items]
 
-    size = 1
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(min(self.size, size or self.size) if size and size > 0 else self.size)
-
-
-def items_of(text: bytes, size: int = 2**20) -> list[bytes | LineError]:
-    file = Trickle(text)
-    file.size = size
-    items = array_items(cast(Any, file))
-    assert items is not None
-    return [item.text for item in items]
+def buffered(text: bytes) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, io.BytesIO(text))))
 
 
 @given(st.lists(VALUES, max_size=6), st.booleans(), st.integers(1, 40), st.sampled_from([None, 2]))
@@ -71,8 +66,8 @@ def test_empty_items_are_errors() -> None:
 
 
 def test_only_arrays_have_items() -> None:
-    assert array_items(io.BytesIO(b'{"a": 1}')) is None
-    assert array_items(io.BytesIO(b"")) is None
+    assert array_items(buffered(b'{"a": 1}')) is None
+    assert array_items(buffered(b"")) is None
 
 
 def test_gigantic_items_and_lines_are_errors_and_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

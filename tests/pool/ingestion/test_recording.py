@@ -100,3 +100,18 @@ def test_quarantined_lines_are_listed_repaired_and_dropped(pool: Pool, tmp_path:
     assert [entry.line for entry in quarantined_lines(pool, tenant="default")] == [3]
     with pytest.raises(StoreError, match="named IMPORT:LINE"):
         list(quarantined_lines(pool, tenant="default", wanted="%"))
+
+
+def test_unknown_keys_of_messages_are_kept_and_counted(pool: Pool, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    messages = [
+        {"role": "user", "content": "hi", "cache": True},
+        {"role": "assistant", "content": "x", "weight": 0, "refusal": None},
+    ]
+    misspelt = [{"role": "assistant", "contnet": "x"}]
+    path.write_text("".join(json.dumps({"messages": entry}) + "\n" for entry in (messages, misspelt)))
+    report = ingest(pool, path, CHAT)
+    assert report.unknown_keys == {"messages.cache": 1, "messages.weight": 1}
+    (kept,) = pool.trajectories(tenant="default")
+    assert kept.final_state == {"extra": {"messages": {"0": {"cache": True}, "1": {"weight": 0}}}}
+    assert "did you mean 'content'" in report.quarantined[0].reason

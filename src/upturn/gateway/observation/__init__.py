@@ -1,4 +1,4 @@
-"""Metrics and traces of the gateway: Prometheus and OpenTelemetry. Start with ``metrics``."""
+"""Metrics and traces of the gateway, and traces that clients send to it. Start with ``metrics``."""
 
 from upturn.gateway.observation.metrics import CONTENT_TYPE, GatewayMetrics, ServedCall
 from upturn.gateway.observation.telemetry import (
@@ -10,9 +10,11 @@ from upturn.gateway.observation.telemetry import (
     Used,
     open_telemetry,
 )
+from upturn.gateway.observation.trace_routes import TRACES_PATH, trace_routes
 
 __all__ = [
     "CONTENT_TYPE",
+    "TRACES_PATH",
     "CallSpan",
     "GatewayMetrics",
     "GatewayTracer",
@@ -22,4 +24,5 @@ __all__ = [
     "UpstreamSpan",
     "Used",
     "open_telemetry",
+    "trace_routes",
 ]

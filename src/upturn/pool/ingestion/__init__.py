@@ -8,6 +8,7 @@ from upturn.pool.ingestion.export_file import ExportFile
 from upturn.pool.ingestion.exported import import_export
 from upturn.pool.ingestion.importer import IngestOptions, check_source, ingest
 from upturn.pool.ingestion.quarantine import QuarantinedLine, drop_quarantined, quarantined_lines
+from upturn.pool.ingestion.received import Received, receive_traces
 from upturn.pool.ingestion.transcript import LostWordsError, Transcript, is_imported, transcript
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "IngestOptions",
     "LostWordsError",
     "QuarantinedLine",
+    "Received",
     "Transcript",
     "check_source",
     "drop_quarantined",
@@ -22,5 +24,6 @@ __all__ = [
     "ingest",
     "is_imported",
     "quarantined_lines",
+    "receive_traces",
     "transcript",
 ]

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -22,17 +21,25 @@ from upturn.errors import ConfigError, IngestError, RecordError, StoreConflictEr
 from upturn.pool import schema
 from upturn.pool.batch import store_page
 from upturn.pool.imported import Imported, Place, Quarantined
-from upturn.pool.ingestion.formats import NAME_RULE, READERS, Conversation, Defaults, Line, LineError, is_name
+from upturn.pool.ingestion.conversion import Origin, Point, point_of, task_of, trajectory_of
+from upturn.pool.ingestion.formats import (
+    AUTO,
+    NAME_RULE,
+    READERS,
+    Conversation,
+    Defaults,
+    Line,
+    LineError,
+    detect_format,
+    is_name,
+)
 from upturn.pool.ingestion.place import PlaceFinder, StoredCounts
 from upturn.pool.ingestion.recording import check_kind, open_recording, printable, unreadable
-from upturn.pool.quality import IMPORTED
-from upturn.pool.row import ReadyRow, digest, ready_row
+from upturn.pool.row import ReadyRow, digest
 from upturn.pool.store import Pool
-from upturn.records import Evaluation, Task, Trajectory, fields_json
+from upturn.records import Task, Trajectory, fields_json
 
 _LINES_PER_PAGE = 200
-_ID_LENGTH = 32
-"""Hexadecimal digits of a content id: 128 bits."""
 _SHOWN = 1000
 """Maximum of quarantined lines in a report; the pool has all."""
 _LONGEST_KEPT = 2**20
@@ -44,7 +51,8 @@ _MOST_KEYS = 100
 class IngestOptions(NamedTuple):
     """How to read a file, and for which tenant."""
 
-    format: str
+    format: str = AUTO
+    """``auto`` = it is detected."""
     tenant: str = "default"
     family: str | None = None
     """Family of recordings without one; None = the format's default."""
@@ -56,6 +64,8 @@ class IngestReport(NamedTuple):
     """The result of importing a file."""
 
     path: str
+    format: str
+    """That it has, or was named; empty = an export of Upturn."""
     lines: int
     added: int
     """Number of new trajectories."""
@@ -78,27 +88,27 @@ def ingest(
 
     ``on_read`` gets the number of bytes of the file with each block that is read.
     """
-    check_source(path, options)
+    options = check_source(path, options)
     try:
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         source = digest(content, options.format, options.family or "", options.agent or "")
         earlier = earlier_report(pool, path, options.tenant, source)
         if earlier is not None:
-            return earlier
+            return earlier._replace(format=options.format)
         return _Import(pool, path, options, source).run(on_read)
     except OSError as exc:
         raise unreadable(path, exc) from exc
 
 
-def check_source(path: Path, options: IngestOptions) -> None:
-    """Raises errors in the options or the file, before anything is stored.
+def check_source(path: Path, options: IngestOptions) -> IngestOptions:
+    """Returns the options with the file's format; raises errors in them or the file, before anything is stored.
 
-    UnknownNameError for an unknown format, ConfigError for invalid names, IngestError for a file that cannot be
-    read or is of a kind that is not imported.
+    UnknownNameError for a format that is unknown or cannot be detected, ConfigError for invalid names, IngestError
+    for a file that cannot be read or is of a kind that is not imported.
     """
-    if options.format not in READERS:
-        known = ", ".join(READERS)
+    if options.format not in (AUTO, *READERS):
+        known = ", ".join((*READERS, AUTO))
         raise UnknownNameError(
             f"unknown format {options.format!r}; known: {known}; convert the file to one of them"
         )
@@ -111,6 +121,12 @@ def check_source(path: Path, options: IngestOptions) -> None:
     if problems:
         raise ConfigError(problems)
     check_kind(path)
+    if options.format != AUTO:
+        return options
+    try:
+        return options._replace(format=detect_format(partial(open_recording, path)))
+    except OSError as exc:
+        raise unreadable(path, exc) from exc
 
 
 def earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestReport | None:
@@ -125,7 +141,7 @@ def earlier_report(pool: Pool, path: Path, tenant: str, source: str) -> IngestRe
         quarantined = tuple(Quarantined(*row) for row in rows)
     keys = _State.read(earlier.state).keys
     return IngestReport(
-        printable(path), earlier.lines, 0, earlier.accepted, quarantined, earlier.quarantined, keys, True
+        printable(path), "", earlier.lines, 0, earlier.accepted, quarantined, earlier.quarantined, keys, True
     )
 
 
@@ -170,14 +186,6 @@ class _Recorded(NamedTuple):
         return self.conversation.number is None and self.conversation.identity is None
 
 
-class _Point(NamedTuple):
-    """The rows of a usable line."""
-
-    task: ReadyRow
-    trajectory: ReadyRow
-    evaluation: ReadyRow
-
-
 _Page = list[_Recorded | Quarantined]
 
 
@@ -186,6 +194,7 @@ class _Import:
 
     def __init__(self, pool: Pool, path: Path, options: IngestOptions, source: str) -> None:
         self._pool, self._path, self._options, self._source = pool, path, options, source
+        self._origin = Origin(options.format, options.tenant)
         with pool.engine.connect() as connection:
             begun = connection.execute(_import_query(options.tenant, source)).first()
         state = _State.read("" if begun is None else begun.state)
@@ -210,6 +219,7 @@ class _Import:
         self._pool.append(imported=self._imported((), (), is_complete=True))
         return IngestReport(
             printable(self._path),
+            self._options.format,
             self._lines,
             self._added,
             self._accepted - self._added,
@@ -251,26 +261,8 @@ class _Import:
             return _quarantined(line, exc)
 
     def _recorded(self, line: Line, conversation: Conversation) -> _Recorded:
-        options = self._options
-        task = Task(
-            id=f"imported:{digest(options.tenant, conversation.family, conversation.task_key)[:_ID_LENGTH]}",
-            instruction=conversation.instruction,
-            family=conversation.family,
-            environment=IMPORTED,
-            tenant=options.tenant,
-            context=conversation.context,
-        )
-        trajectory = Trajectory(
-            id="",
-            task_id=task.id,
-            agent_version=f"imported:{conversation.agent.replace('@', '_')}@{options.format}",
-            turns=conversation.turns,
-            final_observation=conversation.final_observation,
-            outcome=conversation.outcome,
-            origin="rendered",
-            final_state={"extra": dict(conversation.extra)} if conversation.extra else {},
-            error=conversation.error,
-        )
+        task = task_of(conversation, self._origin)
+        trajectory = trajectory_of(conversation, task, self._origin)
         return _Recorded(line, conversation, task, trajectory, digest(fields_json(trajectory)))
 
     def _import_page(self, page: _Page, following: _Page) -> None:
@@ -279,21 +271,21 @@ class _Import:
         places = self._places.find(_contents(page), _contents(following))
         placed = (entry.line.number for entry in recorded if entry.has_place)
         numbers = {line: place.number for line, place in zip(placed, places, strict=True)}
-        points: list[tuple[int, _Point]] = []
+        points: list[tuple[int, Point]] = []
         for entry in recorded:
             try:
                 points.append((entry.line.number, self._point(entry, numbers.get(entry.line.number))))
             except RecordError as exc:
                 bad.append(_quarantined(entry.line, exc))
         for entry in recorded:
-            self._count_keys(entry.conversation.extra)
+            self._count_keys(entry.conversation.unknown)
         self._last_line = max(entry.line if isinstance(entry, Quarantined) else entry.line.number for entry in page)
         self._lines += len(page)
         self._store(points, bad, places, {entry.line.number: entry.line for entry in recorded})
 
     def _store(
         self,
-        points: Sequence[tuple[int, _Point]],
+        points: Sequence[tuple[int, Point]],
         bad: list[Quarantined],
         places: Sequence[Place],
         lines: Mapping[int, Line],
@@ -332,42 +324,18 @@ class _Import:
             tuple(places),
         )
 
-    def _count_keys(self, extra: Mapping[str, object]) -> None:
-        for key in extra:
+    def _count_keys(self, keys: Sequence[str]) -> None:
+        for key in keys:
             if key in self._keys or len(self._keys) < _MOST_KEYS:
                 self._keys[key] += 1
 
-    def _point(self, entry: _Recorded, number: int | None) -> _Point:
-        """Returns the line as rows; raises RecordError if they cannot be read back.
-
-        ``number``: among equal conversations; None = the line has an id or a number.
-        """
-        conversation, trajectory = entry.conversation, entry.trajectory
-        attempt = number if number is not None else conversation.number or 0
-        identity = conversation.identity
-        if identity is None:
-            key = digest(entry.content, str(attempt))
-        else:
-            key = digest(self._options.tenant, self._options.format, "id", identity)
-        trajectory = replace(trajectory, id=f"imported:{key[:_ID_LENGTH]}", attempt=attempt)
-        reward, success = conversation.reward, conversation.is_success
-        if reward is None and success is not None:
-            reward = float(success)
-        evaluator = f"{self._options.format}/1"
-        evaluation = Evaluation(
-            id=f"imported:{digest(trajectory.id, evaluator)[:_ID_LENGTH]}",
-            task_id=trajectory.task_id,
-            trajectory_id=trajectory.id,
-            evaluator=evaluator,
-            verdict="missing" if success is None else "success" if success else "failure",
-            gates=(),
-            rewards={"recorded": reward},
-            costs={},
-            score=reward,
+    def _point(self, entry: _Recorded, number: int | None) -> Point:
+        """Returns the line as rows; raises RecordError. ``number``: None = the line has an id or a number."""
+        return point_of(
+            entry.conversation, entry.task, entry.trajectory, self._origin, content=entry.content, number=number
         )
-        return _Point(ready_row(entry.task), ready_row(trajectory), ready_row(evaluation))
 
-    def _append(self, points: Sequence[_Point], imported: Imported | None = None) -> int:
+    def _append(self, points: Sequence[Point], imported: Imported | None = None) -> int:
         """Returns how many trajectories are new. Stored tasks stay, as their recordings may start differently."""
         tasks: dict[Any, ReadyRow] = {}
         for point in points:

@@ -88,6 +88,12 @@ class _Counted(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._file.seek(offset, whence)
+
     def readinto(self, buffer: "Buffer", /) -> int:
         view = memoryview(buffer).cast("B")
         block = self._file.read(len(view))

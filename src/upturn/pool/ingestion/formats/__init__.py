@@ -20,15 +20,36 @@ from upturn.pool.ingestion.formats.conversation import (
     Seen,
     is_name,
 )
+from upturn.pool.ingestion.formats.detection import AUTO, detect_format
+from upturn.pool.ingestion.formats.inspect_log import read_inspect
 from upturn.pool.ingestion.formats.json_text import text_lines
+from upturn.pool.ingestion.formats.langfuse import read_langfuse
+from upturn.pool.ingestion.formats.openai_evals import read_openai_evals
+from upturn.pool.ingestion.formats.otlp import read_otlp, request_spans
+from upturn.pool.ingestion.formats.otlp_protobuf import read_request
+from upturn.pool.ingestion.formats.phoenix import read_phoenix
+from upturn.pool.ingestion.formats.span import Span
+from upturn.pool.ingestion.formats.span_groups import span_lines
 from upturn.pool.ingestion.formats.tau_bench import read_tau_bench
+from upturn.pool.ingestion.formats.verifiers_results import read_verifiers
 
-READERS: Mapping[str, Callable[[OpenFile, Defaults], Lines]] = {"tau-bench": read_tau_bench, "chat": read_chat}
+READERS: Mapping[str, Callable[[OpenFile, Defaults], Lines]] = {
+    "tau-bench": read_tau_bench,
+    "chat": read_chat,
+    "otlp": read_otlp,
+    "inspect": read_inspect,
+    "langfuse": read_langfuse,
+    "phoenix": read_phoenix,
+    "verifiers": read_verifiers,
+    "openai-evals": read_openai_evals,
+}
 """A reader yields every line or row of a file, parsed or with the reason why it is unusable."""
 
 __all__ = [
+    "AUTO",
     "LABEL",
     "NAME_RULE",
+    "READERS",
     "TOOL",
     "Conversation",
     "Defaults",
@@ -37,6 +58,11 @@ __all__ = [
     "Lines",
     "OpenFile",
     "Seen",
+    "Span",
+    "detect_format",
     "is_name",
+    "read_request",
+    "request_spans",
+    "span_lines",
     "text_lines",
 ]

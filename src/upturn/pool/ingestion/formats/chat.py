@@ -1,4 +1,4 @@
-"""JSON lines with one conversation per line: ``{"messages": […], …}``.
+"""JSON lines with one conversation per line: ``{"messages": […], …}``; also a JSON array of such objects.
 
 Optional keys: ``reward`` (0 to 1), ``success`` (true or false; it overrides ``reward``), ``id`` (of the
 conversation), ``task_id`` (equal for trajectories of the same task; without it, conversations with the same first
@@ -8,7 +8,7 @@ and ``tools`` (as in a request). Other keys are kept with the trajectory.
 
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from upturn.pool.ingestion.formats.conversation import (
     Conversation,
@@ -23,18 +23,33 @@ from upturn.pool.ingestion.formats.conversation import (
     parse_reward,
     parse_turns,
 )
-from upturn.pool.ingestion.formats.json_text import stream_lines
+from upturn.pool.ingestion.formats.json_text import json_objects
 from upturn.pool.ingestion.formats.known_keys import unknown_keys
+from upturn.pool.ingestion.formats.recorded import text_key
+from upturn.records import JsonValue
 
 _KEYS = frozenset(
     {"messages", "reward", "success", "id", "task_id", "trial", "family", "model", "tools", "functions"}
+)
+
+_MESSAGE_KEYS = frozenset(
+    {
+        "role",
+        "content",
+        "tool_calls",
+        "function_call",
+        "tool_call_id",
+        "name",
+        "reasoning_content",
+        "reasoning",
+    }
 )
 
 
 def read_chat(open_file: OpenFile, defaults: Defaults) -> Lines:
     """Yields the lines of the file that are not blank. Raises OSError."""
     with open_file() as file:
-        for number, text in stream_lines(file):
+        for number, text in json_objects(file):
             if isinstance(text, LineError):
                 yield Line(number, text)
                 continue
@@ -53,6 +68,7 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         raise LineError('a line must be an object {"messages": […]}')
     extra = unknown_keys(raw, _KEYS)
     messages, tools = raw.get("messages"), parse_tools(raw)
+    further = _unknown_in_messages(messages)
     turns, final_observation = parse_turns(messages, tools)
     if not turns:
         raise LineError("no assistant message")
@@ -60,7 +76,7 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
     task_id = parse_name(raw.get("task_id"), "task_id")
     reward = parse_reward(raw.get("reward"))
     return Conversation(
-        task_key=f"id {task_id}" if task_id is not None else _text_key(messages, instruction, tools),
+        task_key=f"id {task_id}" if task_id is not None else text_key(messages, instruction, tools),
         family=parse_name(raw.get("family"), "family") or defaults.family or "chat",
         instruction=instruction,
         agent=parse_name(raw.get("model"), "model") or defaults.agent,
@@ -71,8 +87,27 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         is_success=_success(raw.get("success"), reward),
         identity=parse_name(raw.get("id"), "id"),
         tools=tools,
-        extra=extra,
+        extra=extra | ({"messages": further} if further else {}),
+        unknown=(*extra, *_keys_in(further)),
     )
+
+
+def _keys_in(further: dict[str, JsonValue]) -> set[str]:
+    return {f"messages.{key}" for entries in further.values() if isinstance(entries, dict) for key in entries}
+
+
+def _unknown_in_messages(messages: object) -> dict[str, JsonValue]:
+    """Returns what the messages have beside the known keys, by index; raises LineError for misspelt ones."""
+    if not isinstance(messages, list):
+        return {}
+    found: dict[str, JsonValue] = {}
+    for index, message in enumerate(messages):
+        if isinstance(message, dict) and not message.keys() <= _MESSAGE_KEYS:
+            unknown = unknown_keys(message, _MESSAGE_KEYS)
+            kept: JsonValue = {key: value for key, value in unknown.items() if value is not None}
+            if kept:
+                found[str(index)] = kept
+    return found
 
 
 def parse_tools(raw: dict[str, Any]) -> list[Any]:
@@ -83,11 +118,6 @@ def parse_tools(raw: dict[str, Any]) -> list[Any]:
         if not isinstance(value, list) or not all(isinstance(tool, dict) for tool in value):
             raise LineError(f"{name} must be a list of objects or null")
     return [*tools, *({"type": "function", "function": function} for function in functions)]
-
-
-def _text_key(messages: object, instruction: str, tools: list[Any]) -> str:
-    offered = f"\n{to_json(tools).decode()}" if tools else ""
-    return f"text {first_text(messages, 'system')}\n{instruction}{offered}"
 
 
 def _success(value: object, reward: float | None) -> bool | None:

@@ -54,7 +54,9 @@ class Conversation:
     tools: Sequence[JsonValue] = ()
     """That were offered, as in a request."""
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What the format does not know, by key."""
+    """What else the source says, by key."""
+    unknown: Sequence[str] = ()
+    """Keys that the format does not know; their values are in ``extra``."""
 
 
 class Line(NamedTuple):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from upturn.pool.ingestion.formats.conversation import LineError
 from upturn.pool.ingestion.recording import DamagedFileError, open_recording
@@ -56,6 +56,37 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         yield None
 
 
+LARGEST_OBJECT = 2**28
+"""Bytes of a file that is one object; it is parsed at once and takes about ten times as much memory."""
+
+
+def json_objects(file: BinaryIO) -> Iterator[TextLine]:
+    """Yields the items of an array, the lines, or the one object that is the whole file and has several lines."""
+    items = array_items(file)
+    if items is not None:
+        yield from items
+        return
+    first = file.readline(LONGEST_LINE + 1)
+    if first.rstrip().endswith((b"{", b"[", b",")):
+        text = first + file.read(LARGEST_OBJECT)
+        is_whole = not file.read(1)
+        problem = LineError(f"the file is one object of more than {LARGEST_OBJECT} bytes; split it")
+        yield TextLine(1, text.removeprefix(_BOM) if is_whole else problem)
+        return
+    yield from stream_lines(cast(BinaryIO, _Chained(first, file)))
+
+
+class _Chained:
+    """A file whose first line was read."""
+
+    def __init__(self, first: bytes, file: BinaryIO) -> None:
+        self._first, self._file = first, file
+
+    def readline(self, size: int) -> bytes:
+        line, self._first = self._first, b""
+        return line or self._file.readline(size)
+
+
 _INSIDE = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 """Text inside of an item up to a bracket, or to a string that the block does not end."""
 _BETWEEN = re.compile(rb'(?:[^"\[\]{},]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
@@ -71,9 +102,13 @@ def array_items(file: BinaryIO) -> Iterator[TextLine] | None:
     end, or something follows it. Raises OSError.
     """
     start = b""
-    while not start and (block := file.read(_BLOCK)):
-        start = block.removeprefix(_BOM).lstrip()
-    return _items(file, start[1:] or file.read(_BLOCK)) if start.startswith(b"[") else None
+    while not start and (block := file.peek(_BLOCK)):  # type: ignore[attr-defined]  # it is buffered
+        start = block.removeprefix(_BOM).lstrip()[:1]
+        file.read(len(block) if not start else 0)
+    if start != b"[":
+        return None
+    block = file.read(_BLOCK).removeprefix(_BOM).lstrip()
+    return _items(file, block[1:] or file.read(_BLOCK))
 
 
 class _Item:

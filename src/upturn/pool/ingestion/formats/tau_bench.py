@@ -176,6 +176,7 @@ def _conversation(row: object, find_texts: Callable[[], _TaskTexts], defaults: D
         error=error,
         context={"source_task": task_id, "gold_actions": _task_of(row).get("actions")},
         extra=extra,
+        unknown=tuple(extra),
     )
 
 
