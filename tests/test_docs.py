@@ -284,6 +284,8 @@ def parse(command: Any, words: list[str], name: str) -> None:
 
 def check_command(line: str) -> None:
     words = shlex.split(line, comments=True)
+    if ">" in words:  # the shell's
+        words = words[: words.index(">")]
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     if words[0] == "make":
         assert {word for word in words[1:] if "=" not in word} <= targets, line

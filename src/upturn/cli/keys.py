@@ -2,14 +2,13 @@
 
 import tomllib
 from datetime import UTC, datetime
-from getpass import getuser
 from pathlib import Path
 from time import time
 from typing import Annotated, get_args
 
 import typer
 
-from upturn.cli.options import CONFIG_PATH, POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
+from upturn.cli.options import CONFIG_PATH, POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, Who, Why, user_name
 from upturn.cli.output import emit
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.pool import ALL_TENANTS, Pool, pool_exists
@@ -23,9 +22,6 @@ _MOST_DAYS = 36_500
 _MOST = 1_000_000_000
 """Largest limit: above it, none is meant."""
 _ROLES: tuple[Role, ...] = get_args(Role)
-
-Who = Annotated[str, typer.Option("--who", help="Who does this; stored. Default: the user's name on this machine.")]
-Why = Annotated[str, typer.Option("--why", help="Reason; stored.")]
 
 
 @keys_app.command("add")
@@ -80,7 +76,7 @@ def add(  # noqa: PLR0913  a command's parameters are its options
         tokens_per_minute,
     )
     with KeyStore(pool) as store:
-        store.add(key, who=who or _user(), why=why)
+        store.add(key, who=who or user_name(), why=why)
     details: dict[str, JsonValue] = {"key": made.key, **_described(key, now)}
     if (usd_per_day is not None or usd_per_month is not None) and not _has_prices(CONFIG_PATH):
         details["warning"] = (
@@ -120,7 +116,7 @@ def revoke(
     """Revoke an API key. A gateway that runs refuses it within a second."""
     now = time()
     with KeyStore(pool) as store:
-        key = store.revoke(key_id, when=now, who=who or _user(), why=why)
+        key = store.revoke(key_id, when=now, who=who or user_name(), why=why)
     emit("keys revoke", [], _described(key, now), as_json=as_json)
 
 
@@ -137,13 +133,6 @@ def _has_prices(path: Path) -> bool:
         return bool(tomllib.loads(path.read_text(encoding="utf-8-sig")).get("prices"))
     except (OSError, ValueError):
         return False
-
-
-def _user() -> str:
-    try:
-        return getuser()
-    except (KeyError, OSError) as exc:  # a container's user without a name
-        raise ConfigError(["this user has no name; set --who"]) from exc
 
 
 def _described(key: ApiKey, now: float) -> dict[str, JsonValue]:

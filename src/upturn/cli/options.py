@@ -3,6 +3,7 @@
 import os
 import sys
 import tomllib
+from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,8 @@ Resume = Annotated[str | None, typer.Option("--resume", help="Resume a run: its 
 PoolPath = Annotated[str, typer.Option("--pool", help="File or URL (postgresql://…) of the pool.")]
 Tenant = Annotated[str, typer.Option("--tenant", help="Tenant whose records to use.")]
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Use the records of all tenants.")]
+Who = Annotated[str, typer.Option("--who", help="Who does this; stored. Default: the user's name on this machine.")]
+Why = Annotated[str, typer.Option("--why", help="Reason; stored.")]
 Families = Annotated[list[str] | None, typer.Option("--family", help="Only this task family; repeatable.")]
 
 MetricsConfig = Annotated[
@@ -32,6 +35,16 @@ MetricsConfig = Annotated[
 
 CONFIG_PATH = Path("upturn.toml")
 POOL_PATH = "upturn.db"
+
+
+def user_name() -> str:
+    """The user's name on this machine; raises ConfigError if there is none."""
+    from upturn.errors import ConfigError
+
+    try:
+        return getuser()
+    except (KeyError, OSError) as exc:  # a container's user without a name
+        raise ConfigError(["this user has no name; set --who"]) from exc
 
 
 def read_config(path: Path, *algorithms: str) -> "Config":

@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0010"
+HEAD = "0011"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -210,6 +210,15 @@ api_keys = Table(
 )
 """The gateway's API keys in their current state; the earlier states are in ``admin_acts``."""
 Index("ix_api_keys_tenant", api_keys.c.tenant)
+
+pseudonym_keys = Table(
+    "pseudonym_keys",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("key", LargeBinary, nullable=False),
+    Column("recorded_at", Float, nullable=False),
+)
+"""The secret key of each tenant's pseudonyms. A deleted key cannot be computed from anything."""
 
 admin_acts = Table(
     "admin_acts",

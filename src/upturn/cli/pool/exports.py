@@ -7,9 +7,10 @@ from typing import Annotated, NamedTuple, get_args
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant, Who, Why
 from upturn.cli.output import emit, print_message, progress
 from upturn.cli.pool.output_file import open_bytes, open_output
+from upturn.cli.pool.privacy import chosen_replacer, record_raw_export
 from upturn.pool import (
     ALL_TENANTS,
     Choice,
@@ -108,7 +109,13 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     heldout: Annotated[
         bool, typer.Option("--heldout", help="Held-out tasks instead of the others, for grpo and verl.")
     ] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Do not anonymise.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Do not anonymise; stored as an act.")] = False,
+    pseudonyms: Annotated[
+        bool,
+        typer.Option("--pseudonyms", help="Pseudonyms with the tenant's key instead of masks such as <EMAIL>."),
+    ] = False,
+    who: Who = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Export a tenant's records, or its trajectories as rows for a trainer; anonymised unless --raw is set.
@@ -116,6 +123,8 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     Without a selection all records of the tenant are exported, otherwise those that refer to the selected
     trajectories. Rows are written as JSON lines, or as Parquet to a file named *.parquet.
     """
+    if raw and pseudonyms:
+        raise typer.BadParameter("--pseudonyms has no effect with --raw; use one of them")
     if as_json and out is None:
         raise typer.BadParameter("--json prints one object on standard output; set --out for the records")
     selection = Selection(
@@ -127,19 +136,29 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     )
     choice = Choice(selection, snapshot)
     with Pool.open(pool, read_only=True) as opened:
+        if raw:
+            record_raw_export(pool, tenant=tenant, who=who, why=why)
+        replacer = chosen_replacer(pool, tenant=tenant, has_pseudonyms=pseudonyms, who=who)
         if form == "records":
             if heldout:
                 raise typer.BadParameter(
                     "--heldout has no effect without --as; records have the tasks of all splits"
                 )
-            export = PoolExport(opened, tenant=tenant, choice=choice, is_anonymised=not raw)
+            export = PoolExport(opened, tenant=tenant, choice=choice, is_anonymised=not raw, replacer=replacer)
             written = write_records(export, out, pool)
         else:
-            source = ChatSource(opened, tenant=tenant, choice=choice, tools_of=tools_by_name, is_anonymised=not raw)
+            source = ChatSource(
+                opened,
+                tenant=tenant,
+                choice=choice,
+                tools_of=tools_by_name,
+                is_anonymised=not raw,
+                replacer=replacer,
+            )
             rows = TrainingExport(source, form, split="heldout" if heldout else "train")
             written = write_rows(rows, out, pool)
     if out is None:
         print_message(written.message)
         return
-    described = {"file": str(out), "tenant": tenant, "as": form, "is_raw": raw}
+    described = {"file": str(out), "tenant": tenant, "as": form, "is_raw": raw, "has_pseudonyms": pseudonyms}
     emit("pool export", written.results, described | written.details, as_json=as_json)

@@ -2,10 +2,11 @@
 
 Start with ``keys``, then ``acts``."""
 
-from upturn.pool.access.acts import admin_acts, record_act
+from upturn.pool.access.acts import admin_acts, append_act, record_act
 from upturn.pool.access.erasure import record_erasure
 from upturn.pool.access.freeze import Freeze, current_freeze, freeze, unfreeze
 from upturn.pool.access.keys import KeyStore
+from upturn.pool.access.pseudonym_keys import delete_pseudonym_key, has_pseudonym_key, pseudonym_key
 from upturn.pool.access.secret import NewKey, key_digest, key_id, make_key
 from upturn.pool.access.spending import Spending, TaskUsage, spending, task_usage
 
@@ -16,11 +17,15 @@ __all__ = [
     "Spending",
     "TaskUsage",
     "admin_acts",
+    "append_act",
     "current_freeze",
+    "delete_pseudonym_key",
     "freeze",
+    "has_pseudonym_key",
     "key_digest",
     "key_id",
     "make_key",
+    "pseudonym_key",
     "record_act",
     "record_erasure",
     "spending",

@@ -7,7 +7,7 @@ with ``exporter``.
 
 from upturn.pool.exports.card import SnapshotCard, snapshot_card, write_card
 from upturn.pool.exports.choice import Choice
-from upturn.pool.exports.exporter import PoolExport, anonymise
+from upturn.pool.exports.exporter import PoolExport
 from upturn.pool.exports.form import (
     END_KIND,
     EXPORTED,
@@ -20,6 +20,7 @@ from upturn.pool.exports.form import (
 from upturn.pool.exports.formats import FORMATS, WRITERS, TrainingFormat
 from upturn.pool.exports.source import ChatSource
 from upturn.pool.exports.training import TrainingExport
+from upturn.pool.privacy import anonymise
 
 __all__ = [
     "END_KIND",

@@ -1,20 +1,12 @@
-"""Export of a tenant's records in our own form, anonymised by default.
-
-Anonymising replaces every privacy finding (``privacy`` lists what is covered) in texts of people, agents and
-environments. A trajectory with a replacement also loses its token rows, and a call's content its tokens, because
-they contain the same text. Ids and the names of agents, families and tenants stay, so that records still refer to
-each other.
+"""Export of a tenant's records in our own form, anonymised by default (``privacy``).
 
 Agent versions and snapshots belong to the operator: an export has the versions that the tenant's records name, and
 the versions that those came from, unless they name other tenants; and the snapshots of this tenant alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
 
-from pydantic_core import from_json, to_json
 from sqlalchemy import select
 
 from upturn import __version__
@@ -22,7 +14,7 @@ from upturn.pool import schema
 from upturn.pool.exports.arrival import arrivals, count_arrivals
 from upturn.pool.exports.choice import Choice
 from upturn.pool.exports.form import ExportEnd, ExportHeader, LineDigest, end_line, header_line, record_line
-from upturn.pool.privacy import redact_json
+from upturn.pool.privacy import Replacer, anonymise, mask
 from upturn.pool.reader import PoolReader
 from upturn.pool.selection import EVERYTHING
 from upturn.records import (
@@ -32,68 +24,30 @@ from upturn.records import (
     Decision,
     Evaluation,
     Feedback,
-    JsonValue,
     Snapshot,
     Task,
     Trajectory,
-    fields_json,
-    from_fields,
 )
-
-RecordT = TypeVar("RecordT")
-
-_TEXT_FIELDS: Mapping[type[Any], tuple[str, ...]] = {
-    Task: ("instruction", "context"),
-    Decision: ("reason",),
-    Call: ("error",),
-    Trajectory: ("turns", "final_observation", "final_state", "error"),
-    Evaluation: ("gates",),
-    Feedback: ("comment",),
-    AgentVersion: ("prompt", "parameters"),
-}
-"""Fields with text of people, agents or environments, by class of record."""
-
-_JSON_FIELDS: Mapping[type[Any], tuple[str, ...]] = {CallContent: ("messages", "tools", "answer")}
-"""Fields with such text as JSON, by class of record."""
-
-
-def anonymise(record: RecordT) -> RecordT:
-    """Returns the record without privacy findings; the same object if it has none."""
-    fields = from_json(fields_json(record))
-    clean = fields | {name: redact_json(fields[name]) for name in _TEXT_FIELDS.get(type(record), ())}
-    clean |= {name: _redact_text(fields[name]) for name in _JSON_FIELDS.get(type(record), ())}
-    if isinstance(record, Trajectory):
-        for turn, original in zip(clean["turns"], fields["turns"], strict=True):
-            turn["message"] = _redact_text(original["message"])
-    if clean == fields:
-        return record
-    anonymous = from_fields(type(record), to_json(clean))
-    if isinstance(anonymous, Trajectory):
-        return replace(anonymous, rows=())
-    return replace(anonymous, tokens="") if isinstance(anonymous, CallContent) else anonymous
-
-
-def _redact_text(text: str) -> str:
-    """Returns JSON text redacted value by value, as a finding may begin next to an escape."""
-    if not text:
-        return text
-    value: JsonValue = from_json(text)
-    clean = redact_json(value)
-    return text if clean == value else to_json(clean).decode()
 
 
 class PoolExport:
     """The export of one tenant's records; single use."""
 
     def __init__(
-        self, pool: PoolReader, *, tenant: str, choice: Choice | None = None, is_anonymised: bool = True
+        self,
+        pool: PoolReader,
+        *,
+        tenant: str,
+        choice: Choice | None = None,
+        is_anonymised: bool = True,
+        replacer: Replacer = mask,
     ) -> None:
-        """``choice``: the trajectories; None = all records of the tenant.
+        """``choice``: the trajectories; None = all records of the tenant. ``replacer``: what stands for findings.
 
         With a choice, only the records that refer to its trajectories are exported. Raises as
         ``Choice.trajectory_ids``.
         """
-        self._pool, self._tenant, self._is_anonymised = pool, tenant, is_anonymised
+        self._pool, self._tenant, self._is_anonymised, self._replacer = pool, tenant, is_anonymised, replacer
         self._choice = choice or Choice()
         self._until = self._choice.until(pool)
         ids = self._choice.trajectory_ids(pool, tenant=tenant)
@@ -120,7 +74,7 @@ class PoolExport:
             on_record()
             if not self._takes(arrival.record):
                 continue
-            exported = anonymise(arrival.record) if self._is_anonymised else arrival.record
+            exported = anonymise(arrival.record, self._replacer) if self._is_anonymised else arrival.record
             self.changed += exported is not arrival.record
             self.written[type(exported).__name__] += 1
             yield (line := record_line(exported, arrival.recorded_at) + "\n")

@@ -12,7 +12,7 @@ from upturn.dialects import Image, RequestError
 from upturn.pool.calls import StoredCall, calls_of_episode
 from upturn.pool.exports.chat import Chat, chat_of_turns, chats_of_calls, message_rows
 from upturn.pool.exports.choice import EVERYTHING_CHOSEN, Choice
-from upturn.pool.exports.exporter import anonymise
+from upturn.pool.privacy import Replacer, anonymise, mask
 from upturn.pool.quality import IMPORTED
 from upturn.pool.reader import Experience, PoolReader
 from upturn.records import MODEL_CALL, Evaluation, Split, Task, Tool, Trajectory
@@ -44,9 +44,12 @@ class ChatSource:
         choice: Choice = EVERYTHING_CHOSEN,
         tools_of: ToolsOf = lambda _: (),
         is_anonymised: bool = True,
+        replacer: Replacer = mask,
     ) -> None:
+        """``replacer``: what stands for privacy findings."""
         self.pool, self.tenant = pool, tenant
         self.choice, self._tools_of, self._is_anonymised = choice, tools_of, is_anonymised
+        self._replacer = replacer
         self._versions = {version.id: self._anonymous(version) for version in pool.agent_versions()}
         self.omitted: Counter[str] = Counter()
         """Number of trajectories, tasks or pairs that are not written, by cause."""
@@ -94,7 +97,7 @@ class ChatSource:
         return StoredCall(stored.call, content)
 
     def _anonymous(self, record: RecordT) -> RecordT:
-        return anonymise(record) if self._is_anonymised else record
+        return anonymise(record, self._replacer) if self._is_anonymised else record
 
 
 def _problem(chat: Chat) -> str | None:

@@ -1,22 +1,42 @@
-"""Personal data and secrets in texts: detection, and replacement.
+"""Personal data and secrets in texts and records: detection, masks and pseudonyms.
 
-Not here: which fields of records are replaced in an export (``upturn.pool.exports``). Start with ``detection``,
-which has the list of detectors, then ``replacement``.
+Not here: the keys of pseudonyms (``upturn.pool.access``). Start with ``detection``, which has the list of
+detectors, then ``replacement``, ``pseudonym`` and ``anonymiser``.
 """
 
+from upturn.pool.privacy.anonymiser import anonymise
 from upturn.pool.privacy.content import has_findings
 from upturn.pool.privacy.detection import findings
+from upturn.pool.privacy.encoding import decodings
 from upturn.pool.privacy.finding import Detector, Finding, FindingKind
-from upturn.pool.privacy.replacement import mask, redact, redact_json, replace_json
+from upturn.pool.privacy.phone import phone_spellings
+from upturn.pool.privacy.pseudonym import KEY_BYTES, Pseudonymiser
+from upturn.pool.privacy.replacement import (
+    Replacement,
+    Replacer,
+    mask,
+    redact,
+    redact_json,
+    replace_json,
+    replace_text,
+)
 
 __all__ = [
+    "KEY_BYTES",
     "Detector",
     "Finding",
     "FindingKind",
+    "Pseudonymiser",
+    "Replacement",
+    "Replacer",
+    "anonymise",
+    "decodings",
     "findings",
     "has_findings",
     "mask",
+    "phone_spellings",
     "redact",
     "redact_json",
     "replace_json",
+    "replace_text",
 ]

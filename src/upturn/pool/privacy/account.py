@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from upturn.pool.privacy.checksum import has_iban_checksum, has_luhn
 from upturn.pool.privacy.digit_run import DigitRun
 from upturn.pool.privacy.finding import Finding
+from upturn.pool.privacy.marks import is_card_pseudonym, is_iban_pseudonym
 
 _SEPARATOR = r"[ .\-\u00a0\u2009\u202f\u2010-\u2013]"
 _CARD = re.compile(
@@ -112,7 +113,8 @@ def cards(text: str, runs: list[DigitRun]) -> Iterator[Finding]:
             continue
         for match in _CARD.finditer(text, start, stop):
             digits = "".join(filter(str.isdigit, match[0]))
-            if _is_start(text, match.start()) and _BRANDS.match(digits) and has_luhn(digits):
+            is_card = _BRANDS.match(digits) and has_luhn(digits) and not is_card_pseudonym(digits)
+            if is_card and _is_start(text, match.start()):
                 yield Finding("card", match.start(), match.end())
         for match in _SHORT_CARD.finditer(text, start, stop):
             before = text[max(0, match.start() - 30) : match.start()]
@@ -133,7 +135,7 @@ def ibans(text: str) -> Iterator[Finding]:
             if len(iban) == length:
                 break
         is_whole = not text[stop : stop + 1].isalnum()
-        if len(iban) == length and is_whole and has_iban_checksum(iban):
+        if len(iban) == length and is_whole and has_iban_checksum(iban) and not is_iban_pseudonym(iban):
             yield Finding("iban", match.start(), stop)
 
 

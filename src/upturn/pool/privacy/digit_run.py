@@ -26,6 +26,8 @@ def digit_runs(text: str) -> list[DigitRun]:
     runs: list[DigitRun] = []
     for match in _RUN.finditer(text):
         digits = sum(character in _DIGITS for character in match[0])
+        if runs:  # what is behind a run ends where the next one starts
+            runs[-1] = runs[-1]._replace(stop=min(runs[-1].stop, match.start()))
         if digits >= _FEWEST and not _DATES.match(match[0]):
             runs.append(DigitRun(match.start(), min(len(text), match.end() + _BEHIND), digits))
     return runs

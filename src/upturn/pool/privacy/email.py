@@ -18,6 +18,10 @@ _SPELLED = re.compile(
     r"[\w.+-]{1,64}\s?[\[({]\s?at\s?[\])}]\s?(?:[\w-]{1,63}\s?(?:\.|[\[({]\s?dot\s?[\])}])\s?){1,4}[A-Za-z]{2,24}\b",
     re.IGNORECASE,
 )
+_NOBODY = re.compile(r"(?:git|key-[0-9a-f]{12})$")
+"""The user of version control, and the pseudonym of credentials in a URL."""
+_USER_OF_URL = re.compile(r"://[^\s/:@]{1,60}:$")
+"""What comes before the password in a URL: a secret, and no address."""
 _SPELLED_HINTS = ("at)", "at]", "at}", "at )", "at ]", "AT)", "AT]")
 _RESERVED_TOP = frozenset({"example", "test", "invalid", "localhost"})
 _RESERVED_SECOND = frozenset({"example.com", "example.net", "example.org"})
@@ -31,8 +35,9 @@ def emails(text: str) -> Iterator[Finding]:
         domain = _DOMAIN.match(text, at + 1)
         if domain is not None and not _is_reserved(domain[0]):
             local = _LOCAL.search(text[max(0, at - _LONGEST_LOCAL) : at])
-            if local is not None and local[0] != "git":
-                start = at - len(local[0])
+            start = at - len(local[0]) if local is not None else at
+            is_password = _USER_OF_URL.search(text[max(0, start - _LONGEST_LOCAL) : start])
+            if local is not None and not is_password and not _NOBODY.match(local[0]):
                 # after a backslash, the first letter is that of an escape, such as a new line
                 is_escaped = text[start - 1 : start] == "\\" and local[0][0] in "nrtbf" and len(local[0]) > 1
                 yield Finding("email", start + is_escaped, domain.end())

@@ -21,6 +21,7 @@ from upturn.pool.privacy.checksum import (
 )
 from upturn.pool.privacy.digit_run import DigitRun
 from upturn.pool.privacy.finding import Finding
+from upturn.pool.privacy.marks import is_card_pseudonym, is_id_pseudonym
 
 _S = r"[ .\-\u00a0\u2010-\u2013]"
 
@@ -116,6 +117,10 @@ def _is_danish(number: str) -> bool:
     return _is_date(number[4:6], number[2:4], number[:2])
 
 
+def _is_no_card(number: str) -> bool:
+    return not is_card_pseudonym(number)
+
+
 def _is_any(_number: str) -> bool:
     return True
 
@@ -138,7 +143,7 @@ _SSN_WORDS = r"ssn|itin|social(?: security)?|tax(?:payer)? ?(?:id|number|no)"
 _TAX_WORDS = r"steuer[\w-]*|tax[\w -]*|idnr|identifikationsnummer"
 _ANY_WORDS = (
     r"national id|id ?(?:card|number|no)|identity|identification|personal ?(?:number|id)|pesel|bsn"
-    r"|burgerservicenummer|cpr|sin|social insurance|sozialversicherung\w*|nhs|aadha+r|pan"
+    r"|burgerservicenummer|cpr|sin|social insurance|sozialversicherung\w*|nhs|aadha+r"
     r"|cpf|dni|nif|nie|curp|rfc|nir|sécu\w*|my ?number"
     r"|tckn|t\.?c\.? kimlik|kimlik|tfn|medicare|mynumber|personnummer|fødselsnummer|codice fiscale|ahv|avs|ssn"
     r"|citizen"
@@ -165,7 +170,7 @@ DIGITS = (
     _form(r"\d{13}", _is_south_african, r"id|identity|said"),
     _form(r"\d{6}-[1-8]\d{6}", _is_korean),
     _form(r"756([. ]?)\d{4}\1\d{4}\1\d\d", has_ean_checksum),
-    _form(rf"\d(?:{_S}?\d){{7,14}}", _is_any, _ANY_WORDS),
+    _form(rf"\d(?:{_S}?\d){{7,18}}", _is_no_card, _ANY_WORDS),
 )
 """Forms of digits and separators, searched in the parts of a text with many digits."""
 
@@ -222,7 +227,7 @@ def national_ids(text: str, runs: list[DigitRun]) -> Iterator[Finding]:
     lower = text.lower()
     if any(hint in lower for hint in _DOCUMENT_HINTS):
         for match in _DOCUMENT.finditer(text):
-            if _has_digit(match["number"]):
+            if _has_digit(match["number"]) and not is_id_pseudonym(_plain(match["number"])):
                 yield Finding("id", *match.span("number"))
 
 
@@ -233,8 +238,15 @@ def _matches(text: str, form: _Form, start: int, stop: int) -> Iterator[Finding]
             continue
         if form.context is not None and not form.context.search(before):
             continue
-        if form.is_valid(_plain(match[0])):
+        number = _plain(match[0])
+        if form.is_valid(number) and (form.context is None or not is_id_pseudonym(number)):
             yield Finding("id", match.start(), match.end())
+
+
+def is_number_of_person(text: str) -> bool:
+    """Whether the whole text is a valid number in a form that needs no word of context."""
+    forms = (form for form in (*DIGITS, *LETTERS) if form.context is None)
+    return any(form.pattern.fullmatch(text) and form.is_valid(_plain(text)) for form in forms)
 
 
 def _plain(text: str) -> str:

@@ -15,8 +15,8 @@ _IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)")
 _VERSION = re.compile(r"(?:[A-Za-z]/|(?:version|release|build|v|ver)\.?:?\s?)$", re.IGNORECASE)
 _IPV6 = re.compile(r"[23][0-9A-Fa-f]{0,3}:[0-9A-Fa-f:]{2,34}(?::\d{1,3}(?:\.\d{1,3}){3})?(?![\w:])")
 _MAC = re.compile(
-    r"(?<![\w:-])(?:[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}"
-    r"|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?![\w:-])"
+    r"(?<![\w:.-])(?:[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}"
+    r"|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?![\w:-]|\.\w)"
 )
 _MAC_HINT = re.compile(r"[:-][0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){4}|\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}")
 """Much faster than ``_MAC``, because it starts with a rare character."""

@@ -278,6 +278,7 @@ _CALLING_CODES = frozenset(
     ]
 )
 """ITU-T E.164, list of assigned country codes."""
+_SHORTEST_PART = 7
 _LENGTHS = range(8, 16)
 """E.164 allows at most 15 digits; fewer than 8 are no international number."""
 
@@ -296,6 +297,16 @@ def phones(text: str, runs: list[DigitRun]) -> Iterator[Finding]:
             continue
         if _CONTEXT.search(text[max(0, start - _REACH) : start]):
             yield from _finding(plain)
+
+
+def phone_spellings(text: str) -> list[str]:
+    """Returns the digits of a number with and without its country code, and with the zero that replaces it."""
+    digits = _digits(text.replace("(0)", "")).removeprefix("00")
+    if not text.lstrip("( ").startswith(("+", "00")):
+        own = digits.removeprefix("0")
+        return [own] if len(own) < 10 or not own.startswith("1") else [own, own[1:]]
+    rests = [digits[length:] for length in (1, 2, 3) if digits[:length] in _CALLING_CODES]
+    return [digits, *(rest for rest in rests if len(rest) >= _SHORTEST_PART)]
 
 
 def _finding(match: re.Match[str]) -> Iterator[Finding]:

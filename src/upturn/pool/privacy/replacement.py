@@ -11,8 +11,6 @@ from upturn.records import JsonValue
 Replacer: TypeAlias = Callable[[FindingKind, str], str]
 """Returns what stands for a finding, from its kind and its text as it stands."""
 
-_PASSES = 4
-"""A replacement can make a new finding next to it; masks leave fewer digits and @ signs each time."""
 _LARGEST_EXACT = 2**63
 """Above it, an integral float is no number that somebody wrote down."""
 
@@ -37,16 +35,7 @@ def redact_json(value: JsonValue) -> JsonValue:
 
 def replace_text(text: str, replacer: Replacer, *, name: str = "") -> str:
     """Returns the text with its findings replaced; ``name`` is that of the field that the text is the value of."""
-    for attempt in range(_PASSES):
-        if not (matches := findings_of(text, name)):
-            return text
-        changed = _replaced_inside(text, replacer) if attempt == 0 else None
-        if changed is None or changed == text:
-            changed = _replaced(text, matches, replacer if attempt == 0 else mask)
-        text = changed
-    while matches := findings_of(text, name):
-        text = _replaced(text, matches, mask)
-    return text
+    return Replacement(findings_of, replacer).text(text, name)
 
 
 def replace_json(value: JsonValue, replacer: Replacer, *, name: str = "") -> JsonValue:
@@ -55,19 +44,74 @@ def replace_json(value: JsonValue, replacer: Replacer, *, name: str = "") -> Jso
     Fields whose names become equal get a number: ``<EMAIL>``, ``<EMAIL> 2``. A number that is a finding becomes a
     text, unless its replacement is a number. ``name`` is that of the field with the value.
     """
-    if isinstance(value, str):
-        return replace_text(value, replacer, name=name)
-    if isinstance(value, list):
-        return [replace_json(item, replacer, name=name) for item in value]
-    if isinstance(value, dict):
-        names = _names(value, replacer)
-        return {names[key]: replace_json(item, replacer, name=key) for key, item in value.items()}
-    if (digits := _digits(value)) is None:
-        return value
-    replaced = replace_text(digits, replacer, name=name)
-    if replaced == digits:
-        return value
-    return int(replaced) if replaced.isdecimal() else replaced
+    return Replacement(findings_of, replacer).json(value, name)
+
+
+class Replacement:
+    """Replaces what ``find`` finds in a text, given also the name of its field ("" = of none)."""
+
+    def __init__(
+        self, find: Callable[[str, str], list[Finding]], replacer: Replacer, last: Replacer = mask
+    ) -> None:
+        """``last`` replaces what a replacement made findable; ``find`` does not find it."""
+        self._find, self._replacer, self._last = find, replacer, last
+
+    def text(self, text: str, name: str = "") -> str:
+        """Returns the text with its findings replaced; a JSON object or array stays one."""
+        matches = self._find(text, name)
+        if not matches:
+            return text
+        changed = self._inside(text)
+        text = _replaced(text, matches, self._replacer) if changed in (None, text) else changed or ""
+        while matches := self._find(text, name):
+            text = _replaced(text, matches, self._last)
+        return text
+
+    def json(self, value: JsonValue, name: str = "") -> JsonValue:
+        """Returns the JSON value with the findings in its texts, numbers and names of fields replaced."""
+        if isinstance(value, str):
+            return self.text(value, name)
+        if isinstance(value, list):
+            return [self.json(item, name) for item in value]
+        if isinstance(value, dict):
+            names = self._names(value)
+            return {names[key]: self.json(item, key) for key, item in value.items()}
+        if (digits := _digits(value)) is None:
+            return value
+        replaced = self.text(digits, name)
+        if replaced == digits:
+            return value
+        return int(replaced) if replaced.isdecimal() else replaced
+
+    def _names(self, value: Mapping[str, JsonValue]) -> dict[str, str]:
+        """Returns the new name of each field; two fields never get the same."""
+        names: dict[str, str] = {}
+        used: set[str] = set()
+        for key in sorted(value, key=lambda key: bool(self._find(key, ""))):  # the others stay as they are
+            new = base = self.text(key)
+            number = 2
+            while new in used:
+                new, number = f"{base} {number}", number + 1
+            used.add(new)
+            names[key] = new
+        return names
+
+    def _inside(self, text: str) -> str | None:
+        """Returns a text that is a JSON object or array with its findings replaced; None for any other text."""
+        stripped = text.strip()
+        if stripped[:1] + stripped[-1:] not in ("{}", "[]"):
+            return None
+        try:
+            replaced = self.json(json.loads(stripped))
+            is_spaced, is_indented = '": ' in stripped or ", " in stripped, stripped[1:2] == "\n"
+            return json.dumps(
+                replaced,
+                ensure_ascii=stripped.isascii(),
+                indent=2 if is_indented else None,
+                separators=("," if is_indented or not is_spaced else ", ", ": " if is_spaced else ":"),
+            )
+        except (ValueError, RecursionError):
+            return None
 
 
 def findings_of(text: str, name: str) -> list[Finding]:
@@ -96,20 +140,6 @@ def json_findings(value: JsonValue | Mapping[str, JsonValue], name: str = "") ->
         yield from findings_of(digits, name)
 
 
-def _names(value: Mapping[str, JsonValue], replacer: Replacer) -> dict[str, str]:
-    """Returns the new name of each field; two fields never get the same."""
-    names: dict[str, str] = {}
-    used: set[str] = set()
-    for key in sorted(value, key=lambda key: bool(findings(key))):  # names without findings stay as they are
-        new = base = replace_text(key, replacer)
-        number = 2
-        while new in used:
-            new, number = f"{base} {number}", number + 1
-        used.add(new)
-        names[key] = new
-    return names
-
-
 def _digits(value: JsonValue) -> str | None:
     """Returns a number as text; None for what is no whole number of seven digits or more."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_EXACT:
@@ -126,22 +156,3 @@ def _replaced(text: str, matches: list[Finding], replacer: Replacer) -> str:
         pieces += [text[end : finding.start], replacer(finding.kind, text[finding.start : finding.stop])]
         end = finding.stop
     return "".join([*pieces, text[end:]])
-
-
-def _replaced_inside(text: str, replacer: Replacer) -> str | None:
-    """Returns a text that is a JSON object or array with its findings replaced; None for any other text."""
-    stripped = text.strip()
-    if stripped[:1] + stripped[-1:] not in ("{}", "[]"):
-        return None
-    try:
-        value = json.loads(stripped)
-        replaced = replace_json(value, replacer)
-        is_spaced = '": ' in stripped or ", " in stripped
-        return json.dumps(
-            replaced,
-            ensure_ascii=stripped.isascii(),
-            indent=2 if stripped[1:2] == "\n" else None,
-            separators=("," if stripped[1:2] == "\n" or not is_spaced else ", ", ": " if is_spaced else ":"),
-        )
-    except (ValueError, RecursionError):
-        return None

@@ -4,6 +4,7 @@ Not here: statistics of agents and families (``upturn.pool.statistics``). Start 
 ``inspection`` has those of one data point, ``validation`` those of a whole selection.
 """
 
+from upturn.pool.quality.anonymity import Anonymity, anonymity
 from upturn.pool.quality.coverage import IMPORTED, Coverage, Share, coverage
 from upturn.pool.quality.gate import GATES, Gate
 from upturn.pool.quality.inspection import inspect, missing_reward
@@ -13,11 +14,13 @@ from upturn.pool.quality.validation import GateReport, ValidationReport, validat
 __all__ = [
     "GATES",
     "IMPORTED",
+    "Anonymity",
     "Coverage",
     "Gate",
     "GateReport",
     "Share",
     "ValidationReport",
+    "anonymity",
     "check",
     "coverage",
     "inspect",

@@ -1,0 +1,62 @@
+import re
+from pathlib import Path
+
+from tests.cli.test_pool_command import CHATS, run, run_json, values
+from upturn.pool import Pool
+from upturn.pool.access import admin_acts
+
+
+def _acts(path: Path) -> list[tuple[str, str, str]]:
+    with Pool.open(path, read_only=True) as pool:
+        return [(act.what, act.who, act.why) for act in admin_acts(pool.engine, tenant="default")]
+
+
+def test_export_with_pseudonyms_is_the_same_until_the_key_is_shredded(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    first = run("pool", "export", "--pool", path, "--pseudonyms", "--who", "ada").stdout
+    assert "ruth" not in first
+    (name, *_) = re.findall(r"u[a-z2-7]{12}@example\.com", first)
+    assert run("pool", "export", "--pool", path, "--pseudonyms").stdout == first
+    assert values(run_json("pool", "shred", "--pool", path, "--who", "ada", "--why", "asked")) == {
+        "deleted_keys": 1
+    }
+    again = run("pool", "shred", "--pool", path)
+    assert again.exit_code == 1
+    assert "tenant 'default' has no key" in again.stderr
+    assert name not in run("pool", "export", "--pool", path, "--pseudonyms", "--who", "ada").stdout
+    added, deleted = ("pseudonym key add", "ada", ""), ("pseudonym key delete", "ada", "asked")
+    assert _acts(path) == [added, deleted, added]
+
+
+def test_raw_export_is_stored_as_an_act(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    run("pool", "export", "--pool", path)
+    assert _acts(path) == []
+    run("pool", "export", "--pool", path, "--raw", "--who", "ada", "--why", "migration")
+    assert _acts(path) == [("pool export raw", "ada", "migration")]
+
+
+def test_pseudonyms_of_a_raw_export_are_refused(tmp_path: Path) -> None:
+    done = run("pool", "export", "--pool", tmp_path / "pool.db", "--raw", "--pseudonyms")
+    assert done.exit_code == 2
+    assert "--pseudonyms has no effect with --raw" in done.stderr
+    assert not (tmp_path / "pool.db").exists()
+
+
+def test_forget_shows_what_it_would_do_and_proves_what_it_did(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    options = ("--pool", path, "--subject", "Ruth.Klein@gmail.com", "--who", "ada", "--why", "asked")
+    shown = run_json("pool", "forget", *options, "--dry-run")
+    assert shown["rows_by_table"]
+    assert b"ruth.klein@gmail.com" in path.read_bytes()
+    done = run_json("pool", "forget", *options)
+    assert done["rows_by_table"] == shown["rows_by_table"]
+    assert values(done)["remaining"] == 0
+    assert b"ruth.klein@gmail.com" not in path.read_bytes()
+    assert values(run_json("pool", "validate", "--pool", path))["changed_records"] == 0
+    assert _acts(path) == [("pool forget", "ada", "asked")]
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    assert b"ruth.klein@gmail.com" not in path.read_bytes()
