@@ -33,6 +33,7 @@ COMMANDS = {
     "routing": Target(
         "benchmarks.commands.routing:bench_routing", "Regret of routing policies; time of a decision."
     ),
+    "pool": Target("benchmarks.commands.pool:bench_pool", "Speed and bytes of the pool, on SQLite and PostgreSQL."),
     "privacy": Target(
         "benchmarks.commands.privacy:bench_privacy", "Personal data that is found, and words that are left alone."
     ),

@@ -28,8 +28,10 @@ def postgres_programs() -> Path | None:
 class PostgresServer:
     """A running server; ``url`` is that of its database ``postgres``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, own: "OwnServer | None" = None) -> None:
         self.url = make_url(url)
+        self.own = own
+        """To restart it; None = it is not ours."""
 
     def create_database(self) -> PoolUrl:
         """Creates an empty database and returns its place."""
@@ -48,9 +50,16 @@ class PostgresServer:
         return place
 
     def clean_pool(self) -> PoolUrl:
-        """Returns the place of an empty pool. It is the same one every time, without the rows of earlier tests."""
+        """Returns the place of an empty pool. It is the same one every time, without the rows of earlier tests.
+
+        Connections that a test has left open are ended: a server has fifty.
+        """
         engine = create_engine(self._shared.url)
         with engine.begin() as connection:
+            connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
             connection.exec_driver_sql("SET lock_timeout = '20s'")
             _delete_rows(connection)
         engine.dispose()
@@ -158,6 +167,6 @@ def running_server() -> Iterator[PostgresServer | None]:
         return
     own = OwnServer(programs)
     try:
-        yield PostgresServer(own.url)
+        yield PostgresServer(own.url, own)
     finally:
         own.close()

@@ -73,6 +73,10 @@ class StoreBusyError(StoreError):
     """Another process has the pool open for writing."""
 
 
+class LeaseLostError(StoreError):
+    """Another process has taken over what this one did alone; its write is refused."""
+
+
 class IngestError(UpturnError, ValueError):
     """An input file cannot be read at all. (Single bad lines are quarantined instead.)"""
 

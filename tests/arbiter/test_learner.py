@@ -10,7 +10,7 @@ from sqlalchemy import delete
 
 from upturn.arbiter import DiscountedThompson, Learner
 from upturn.config import MetricConfig
-from upturn.pool import ALL_TENANTS, Pool, PoolRecord, schema
+from upturn.pool import ALL_TENANTS, Location, Pool, PoolRecord, schema
 from upturn.records import (
     EPISODE_TASK,
     Alternative,
@@ -60,8 +60,8 @@ def call(name: str, version: str) -> Call:
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Pool]:
-    with Pool.open(tmp_path / "pool.db") as opened:
+def pool(location: Location) -> Iterator[Pool]:
+    with Pool.open(location) as opened:
         yield opened
 
 

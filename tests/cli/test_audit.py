@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from tests.pool.conftest import build_point
 from upturn.cli.audit import audit_app
 from upturn.cli.pool.commands import pool_app
 from upturn.errors import RecordError, StoreError, UnknownNameError
@@ -141,3 +142,26 @@ def test_backup_drill_and_lineage_at_the_command_line(path: Path, tmp_path: Path
     assert shown == "version nano@2 made from:\n  version nano@1\nversion nano@2 led to:\n  nothing\n"
     as_json = json.loads(pool("lineage", "nano@1", "--pool", path, "--json").stdout)
     assert as_json["effects"]["branches"][0]["id"] == "nano@2"
+
+
+def test_prune_shows_first_and_deletes_then(tmp_path: Path) -> None:
+    commands = typer.Typer()
+    commands.add_typer(pool_app, name="pool")
+    path, config = tmp_path / "pool.db", tmp_path / "upturn.toml"
+    with Pool.open(path, clock=lambda: 1_000.0) as opened:
+        opened.append(*build_point("old"))
+
+    def prune(*arguments: str) -> Result:
+        return CliRunner().invoke(commands, ["pool", "prune", "--config", str(config), "--json", *arguments])
+
+    agent = '[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n'
+    config.write_text(f"{agent}[pool]\npath = {str(path)!r}\n")
+    assert "give it a rule with days or megabytes" in str(prune().exception)
+    config.write_text(f"{agent}[pool]\npath = {str(path)!r}\n[[pool.retention]]\ndays = 30\n")
+    shown = json.loads(prune("--dry-run").stdout)
+    assert (values(shown)["outdated"], values(shown)["deleted"]) == (1, 0)
+    assert shown["reasons"]["default: older than 30 days"]["trajectories"] == 1
+    with Pool.open(path):  # as a gateway has it
+        assert values(json.loads(prune().stdout))["deleted"] == 1
+    assert values(json.loads(prune("--dry-run").stdout))["outdated"] == 0
+    assert values(run_json("verify", "--pool", path))["problems"] == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.postgres_server import PostgresServer
 from upturn.cli import doctor as doctor_module
 from upturn.cli.app import app
 from upturn.cli.doctor import (
@@ -16,10 +17,14 @@ from upturn.cli.doctor import (
     check_disk,
     check_memory,
     check_model,
+    check_postgres,
     check_python,
+    check_sqlite,
     check_threads,
     check_torch,
+    find_postgres,
 )
+from upturn.pool import PoolUrl, location_of
 
 
 @pytest.mark.parametrize(
@@ -120,4 +125,55 @@ def test_a_failed_check_exits_with_1_and_advice(monkeypatch: pytest.MonkeyPatch)
 
 def test_this_machine_can_be_checked() -> None:
     names = [check.name for check in doctor_module.all_checks()]
-    assert names == ["python", "torch", "model nano", "disk", "memory", "cores", "device", "threads"]
+    assert names == ["python", "torch", "model nano", "disk", "memory", "cores", "device", "threads", "sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_risky"),
+    [
+        ((3, 40, 1), True),
+        ((3, 44, 5), True),
+        ((3, 44, 6), False),
+        ((3, 45, 0), True),
+        ((3, 50, 7), False),
+        ((3, 51, 2), True),
+        ((3, 51, 3), False),
+        ((3, 53, 0), False),
+    ],
+)
+def test_builds_of_sqlite_with_the_wal_reset_bug_are_named(version: tuple[int, ...], is_risky: bool) -> None:
+    check = check_sqlite(version)
+    assert check.is_ok
+    assert ("has the WAL-reset bug" in check.value) == is_risky
+    assert check.value.startswith(".".join(map(str, version)))
+
+
+def test_server_must_be_new_enough_and_flush() -> None:
+    location = location_of("postgresql://ann:secret@db/evidence")
+    assert isinstance(location, PoolUrl)
+    fine = {"server_version": "15.18 (Debian)", "fsync": "on", "full_page_writes": "on"}
+    assert check_postgres(location, fine).value == "15.18 (Debian) at postgresql://ann@db/evidence"
+    assert check_postgres(location, fine).is_ok
+    assert "14 or later" in check_postgres(location, fine | {"server_version": "12.1"}).advice
+    unsafe = check_postgres(location, fine | {"fsync": "off"})
+    assert not unsafe.is_ok
+    assert unsafe.value.endswith("fsync off")
+
+
+def test_configured_server_is_asked(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    place = postgres_server.clean_pool()
+    config = tmp_path / "upturn.toml"
+    assert find_postgres(tmp_path) is None
+    config.write_text('[pool]\npath = "upturn.db"\n')
+    assert find_postgres(tmp_path) is None
+    config.write_text(
+        f'[pool]\npath = "{place.url.render_as_string(hide_password=False)}"\n'.replace("+psycopg", "")
+    )
+    check = find_postgres(tmp_path)
+    assert check is not None
+    assert check.is_ok, check
+    config.write_text(f'[pool]\npath = "postgresql://ann:secret@/nowhere?host={tmp_path}"\n')
+    check = find_postgres(tmp_path)
+    assert check is not None
+    assert not check.is_ok
+    assert "secret" not in check.value

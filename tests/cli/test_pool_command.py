@@ -227,8 +227,10 @@ def test_rows_for_trainers_are_written_and_what_is_omitted_is_named(tmp_path: Pa
     assert streamed.stdout == out.read_text()
     assert "2 rows written; omitted: 3 not_successful" in streamed.stderr
     assert run("pool", "export", "--pool", path, "--heldout").exit_code == 2
-    for arguments in (("--as", "nonsense"), ("--as", "kto", "--heldout")):
-        assert isinstance(run("pool", "export", "--pool", path, *arguments).exception, ConfigError)
+    unknown = run("pool", "export", "--pool", path, "--as", "nonsense")
+    assert unknown.exit_code == 2
+    assert "'nonsense' is unknown; known: records, sft" in " ".join(unknown.stderr.replace("│", "").split())
+    assert isinstance(run("pool", "export", "--pool", path, "--as", "kto", "--heldout").exception, ConfigError)
 
 
 def test_export_names_unknown_verdicts(filled: Path) -> None:
@@ -421,3 +423,18 @@ def test_the_card_of_a_snapshot_is_written(filled: Path, tmp_path: Path) -> None
     assert out.read_text() == printed.stdout
     assert isinstance(run("pool", "card", "nonsense", "--pool", filled).exception, UnknownNameError)
     assert run("pool", "card", snapshot.id, "--pool", filled, "--json").exit_code == 2
+
+
+@pytest.mark.parametrize(("name", "ending"), [("inspect", "eval"), ("otlp", "jsonl")])
+def test_logs_for_viewers_are_written_to_files_of_their_ending(
+    filled: Path, tmp_path: Path, name: str, ending: str
+) -> None:
+    out = tmp_path / f"out.{ending}"
+    printed = run_json("pool", "export", "--pool", filled, "--as", name, "--out", out)
+    assert (values(printed), printed["omitted"]) == ({"trajectories": 6}, {})
+    assert out.stat().st_size > 1_000
+    wrong = run("pool", "export", "--pool", filled, "--as", name, "--out", tmp_path / "out.txt")
+    assert wrong.exit_code == 2
+    assert f"named *.{ending}" in " ".join(wrong.stderr.replace("│", "").split())
+    assert run("pool", "export", "--pool", filled, "--as", name).exit_code == 2
+    assert run("pool", "export", "--pool", filled, "--as", name, "--out", out, "--heldout").exit_code == 2

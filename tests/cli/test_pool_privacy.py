@@ -60,3 +60,15 @@ def test_forget_shows_what_it_would_do_and_proves_what_it_did(tmp_path: Path) ->
     assert _acts(path) == [("pool forget", "ada", "asked")]
     run("ingest", CHATS, "--format", "chat", "--pool", path)
     assert b"ruth.klein@gmail.com" not in path.read_bytes()
+
+
+def test_an_anonymised_import_stores_no_personal_data_not_even_of_unusable_lines(tmp_path: Path) -> None:
+    path, file = tmp_path / "pool.db", tmp_path / "chats.jsonl"
+    file.write_text(CHATS.read_text() + '{"messages": "ask ruth.klein@gmail.com"}\n{"ruth.klein@gmail.com": 1}\n')
+    printed = run_json("ingest", file, "--format", "chat", "--pool", path, "--anonymise", exit_code=1)
+    assert values(printed)["added"] == 5
+    assert b"ruth" not in path.read_bytes()
+    assert "<EMAIL>" in run("pool", "export", "--pool", path).stdout
+    assert values(run_json("pool", "export", "--pool", path, "--out", tmp_path / "out"))["anonymised"] == 0
+    again = run_json("ingest", file, "--format", "chat", "--pool", path, "--anonymise", exit_code=1)
+    assert again["is_repeated"]

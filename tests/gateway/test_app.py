@@ -18,7 +18,7 @@ from upturn.gateway import Observer, Parts, build_app
 from upturn.gateway.access import open_guard
 from upturn.gateway.observation import GatewayMetrics
 from upturn.models.upstreams import UpstreamError
-from upturn.pool import Pool
+from upturn.pool import Location, Pool
 from upturn.pool.calls import calls_of_episode
 
 CHAT = {"model": "default", "messages": [{"role": "user", "content": "hello"}]}
@@ -43,8 +43,8 @@ async def client_of(
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Any:
-    with Pool.open(tmp_path / "pool.db") as opened:
+def pool(location: Location) -> Any:
+    with Pool.open(location) as opened:
         yield opened
 
 

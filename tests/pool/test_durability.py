@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from upturn.pool import Pool
+from upturn.pool import Location, Pool, ledger_problems
 from upturn.pool.database import integrity_problems
 from upturn.pool.statistics import counts
 
@@ -45,9 +45,11 @@ while True:
 """
 
 
-def acknowledged_until_killed(path: Path, start: int, milliseconds: int, program: str = WRITER) -> list[int]:
+def acknowledged_until_killed(
+    location: Location, start: int, milliseconds: int, program: str = WRITER
+) -> list[int]:
     with subprocess.Popen(
-        [sys.executable, "-c", program, str(path), str(start)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, str(location), str(start)], stdout=subprocess.PIPE, text=True
     ) as writer:
         assert writer.stdout is not None
         first = writer.stdout.readline()
@@ -59,14 +61,14 @@ def acknowledged_until_killed(path: Path, start: int, milliseconds: int, program
         ]
 
 
-def test_acknowledged_batches_survive_kill_nine_completely(tmp_path: Path) -> None:
-    path = tmp_path / "pool.db"
+def test_acknowledged_batches_survive_kill_nine_completely(location: Location) -> None:
     acknowledged: list[int] = []
     random_times = random.Random(4)
     for repetition in range(3):
-        acknowledged += acknowledged_until_killed(path, repetition * 1_000_000, random_times.randrange(5, 150))
-    with Pool.open(path) as pool:
+        acknowledged += acknowledged_until_killed(location, repetition * 1_000_000, random_times.randrange(5, 150))
+    with Pool.open(location) as pool:
         assert integrity_problems(pool.engine) == []
+        assert list(ledger_problems(pool.engine)) == []
         ids = {task.id for task in pool.tasks(tenant="default")}
         stored = counts(pool, tenant="default")
     missing = [number for number in acknowledged for part in range(5) if f"t{number}-{part}" not in ids]

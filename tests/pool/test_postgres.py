@@ -90,7 +90,7 @@ def test_write_whose_connection_is_lost_in_the_middle_runs_again(place: PoolUrl)
     lost: list[int] = []
 
     def work(connection: Connection) -> str:
-        connection.exec_driver_sql("INSERT INTO chains VALUES ('test', 1, 'x')")
+        connection.exec_driver_sql("INSERT INTO router_states VALUES ('test', 'x', 1, 1.0)")
         if not lost:
             lost.append(1)
             end_connection(connection)
@@ -100,7 +100,7 @@ def test_write_whose_connection_is_lost_in_the_middle_runs_again(place: PoolUrl)
         assert pool.write(work) == "done"
         assert pool.append(task("later")) == 1
         with pool.engine.connect() as connection:
-            query = "SELECT count(*) FROM chains WHERE kind = 'test'"
+            query = "SELECT count(*) FROM router_states WHERE id = 'test'"
             assert connection.exec_driver_sql(query).scalar() == 1
 
 
@@ -111,7 +111,7 @@ def test_commit_whose_answer_is_lost_is_not_repeated(place: PoolUrl, is_committe
 
     def work(connection: Connection) -> int:
         runs.append(1)
-        connection.exec_driver_sql("INSERT INTO chains VALUES ('test', 1, 'x')")
+        connection.exec_driver_sql("INSERT INTO router_states VALUES ('test', 'x', 1, 1.0)")
         return len(runs)
 
     def lose(connection: Connection) -> None:
@@ -124,7 +124,7 @@ def test_commit_whose_answer_is_lost_is_not_repeated(place: PoolUrl, is_committe
         event.listen(engine, "commit", lose, once=True)
         assert pool.write(work) == (1 if is_committed else 2)
         with pool.engine.connect() as connection:
-            query = "SELECT count(*) FROM chains WHERE kind = 'test'"
+            query = "SELECT count(*) FROM router_states WHERE id = 'test'"
             assert connection.exec_driver_sql(query).scalar() == 1
 
 

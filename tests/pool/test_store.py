@@ -2,17 +2,21 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from upturn.errors import RecordError, StoreBusyError, StoreError
-from upturn.pool import ALL_TENANTS, Experience, Pool, Selection, ledger_problems
+from upturn.pool import ALL_TENANTS, Experience, Location, Pool, Selection, ledger_problems, schema
+from upturn.pool.database import backend_in
 from upturn.pool.statistics import counts
 from upturn.records import (
     Action,
@@ -391,3 +395,70 @@ def test_reads_by_id_use_the_primary_key_also_with_a_tenant(tmp_path: Path, make
         assert "SEARCH trajectories USING INDEX sqlite_autoindex_trajectories_1 (id=?)" in plans
         with pytest.raises(StoreError, match="no trajectory 'trajectory-b' is stored for 'default'"):
             list(pool.experiences_of(["trajectory-b"], tenant="default"))
+
+
+@contextmanager
+def writer_held(pool: Pool) -> Iterator[None]:
+    """What is submitted in the block waits, and is written in one transaction after it."""
+    begun, resume = Event(), Event()
+
+    def wait(_: Any) -> None:
+        begun.set()
+        assert resume.wait(timeout=30)
+
+    first = threading.Thread(target=pool.write, args=(wait,))
+    first.start()
+    assert begun.wait(timeout=30)
+    yield
+    resume.set()
+    first.join()
+
+
+def test_joined_writes_store_the_rows_of_separate_ones(
+    location: Location, tmp_path: Path, make_point: MakePoint
+) -> None:
+    """The same numbers, the same entries of the audit log, and the errors of those that cannot be joined."""
+    points = [make_point(str(number), task=f"task-{number // 3}") for number in range(30)]
+    conflict = replace(points[4][1], seed=99)
+
+    def contents(pool: Pool) -> list[Any]:
+        with pool.engine.connect() as connection:
+            tables = (schema.tasks, schema.trajectories, schema.evaluations, schema.audit_entries)
+            return [connection.execute(select(table).order_by(table.c.sequence)).all() for table in tables]
+
+    with (
+        Pool.open(location, clock=lambda: 5.0) as joined,
+        Pool.open(tmp_path / "one.db", clock=lambda: 5.0) as one_by_one,
+    ):
+        for point in points[:10]:
+            one_by_one.append(*point)
+            joined.append(*point)
+        outcomes = []
+        for group in (points[10:20], [*points[20:25], points[2], (conflict,), *points[25:]]):
+            with writer_held(joined):
+                futures = [joined.submit(*records) for records in group]
+            outcomes += [future.exception() or future.result() for future in futures]
+        expected = [one_by_one.append(*point) for point in (*points[10:25], points[2])]
+        with pytest.raises(StoreError, match="other content"):
+            one_by_one.append(conflict)
+        expected += [0, *(one_by_one.append(*point) for point in points[25:])]
+        assert [0 if isinstance(outcome, StoreError) else outcome for outcome in outcomes] == expected
+        assert contents(joined) == contents(one_by_one)
+        assert list(ledger_problems(joined.engine)) == []
+
+
+def test_joined_writes_share_their_statements(pool: Pool, make_point: MakePoint) -> None:
+    statements: list[str] = []
+    driver = type(backend_in(pool.engine).driver)
+    execute = driver.execute
+
+    def counted(this: Any, raw: Any, statement: str, rows: Any) -> Any:
+        statements.append(statement)
+        return execute(this, raw, statement, rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        with writer_held(pool):
+            futures = [pool.submit(*make_point(str(number))) for number in range(50)]
+            patch.setattr(driver, "execute", counted)
+        assert [future.result() for future in futures] == [3] * 50
+    assert sum(statement.startswith("INSERT") for statement in statements) < 12, "not one for each record"

@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import sqlite3
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +17,10 @@ import upturn
 from upturn.cli.options import AsJson
 from upturn.cli.output import emit, memory_bytes, package_version, print_message
 from upturn.config import SHIPPED_MODELS
+from upturn.errors import StoreError
 from upturn.models import available_devices
+from upturn.pool import PoolUrl, location_of
+from upturn.pool.database import server_settings
 from upturn.records import Result
 from upturn.threads import WAIT_SETTINGS, cpu_quota, default_threads, usable_cores
 
@@ -27,6 +32,10 @@ MIN_DISK_GB = 2.0
 
 MIN_MEMORY_GB = 3.0
 """Bar of the demo's peak memory."""
+
+
+_OLDEST_POSTGRES = 14
+"""Older ones are no longer maintained."""
 
 
 class Check(NamedTuple):
@@ -130,6 +139,51 @@ def check_threads(environ: Mapping[str, str], cores: int, quota: float | None) -
     return Check("threads", value, is_ok, f"set OMP_NUM_THREADS to 1 … {cores}, or unset it")
 
 
+def check_sqlite(version: tuple[int, ...]) -> Check:
+    """The version of SQLite, and whether it has a known bug that can damage a pool.
+
+    The bug (https://sqlite.org/wal.html#walresetbug) needs two connections that write at the same moment. A pool in
+    a file has one writing process, and operators' short acts beside it; so it is no failure of the check.
+    """
+    value = ".".join(map(str, version))
+    is_fixed = version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+    if not is_fixed:
+        value += (
+            " (has the WAL-reset bug, which very rarely damages a file that two processes write; fixed in 3.51.3)"
+        )
+    return Check("sqlite", value, True, "")
+
+
+def check_postgres(location: PoolUrl, settings: Mapping[str, str] | StoreError) -> Check:
+    """Whether the configured server can be used, and keeps what it has acknowledged."""
+    if isinstance(settings, StoreError):
+        return Check("postgresql", str(settings), False, "start it, or correct pool.path in upturn.toml")
+    version = settings["server_version"]
+    value = f"{version} at {location}"
+    if int(version.partition(".")[0]) < _OLDEST_POSTGRES:
+        return Check("postgresql", value, False, f"a pool needs PostgreSQL {_OLDEST_POSTGRES} or later")
+    off = [name for name in ("fsync", "full_page_writes") if settings[name] != "on"]
+    if off:
+        advice = "set it to on in postgresql.conf: a power cut would lose acknowledged records"
+        return Check("postgresql", f"{value}: {' and '.join(off)} off", False, advice)
+    return Check("postgresql", value, True, "")
+
+
+def find_postgres(folder: Path) -> Check | None:
+    """``check_postgres`` of the server in the folder's configuration; None = it names none."""
+    try:
+        path = tomllib.loads((folder / "upturn.toml").read_text(encoding="utf-8"))["pool"]["path"]
+        location = location_of(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError):
+        return None  # the commands that read it report it
+    if not isinstance(location, PoolUrl):
+        return None
+    try:
+        return check_postgres(location, server_settings(location))
+    except StoreError as exc:
+        return check_postgres(location, exc)
+
+
 def all_checks() -> list[Check]:
     """All checks of this machine, in printed order."""
     cores = usable_cores()
@@ -143,6 +197,8 @@ def all_checks() -> list[Check]:
         check_cores(cores),
         *([] if device is None else [device]),
         check_threads(os.environ, cores, cpu_quota()),
+        check_sqlite(sqlite3.sqlite_version_info),
+        *([] if (postgres := find_postgres(Path.cwd())) is None else [postgres]),
     ]
 
 

@@ -35,6 +35,9 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
     agent: Annotated[
         str | None, typer.Option("--agent", help="Model of conversations that name none. Default: unknown.")
     ] = None,
+    anonymise: Annotated[
+        bool, typer.Option("--anonymise", help="Replace personal data and secrets by masks before they are stored.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Import recorded conversations, or feedback on stored ones, into a pool.
@@ -44,7 +47,7 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
     if not file.is_file():
         raise IngestError(f"there is no file {str(file)!r}; name one that exists")
     is_feedback = file_format == "feedback"
-    options = IngestOptions(file_format, tenant, family, agent)
+    options = IngestOptions(file_format, tenant, family, agent, anonymise)
     if is_feedback:
         _check_feedback_options(options, pool)
     else:
@@ -82,9 +85,8 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
 
 def _check_feedback_options(options: IngestOptions, pool: str) -> None:
     """Raises IngestError for options without effect on feedback, or if there is no pool."""
-    useless = [
-        name for name, value in (("--family", options.family), ("--agent", options.agent)) if value is not None
-    ]
+    values = (("--family", options.family), ("--agent", options.agent), ("--anonymise", options.is_anonymised))
+    useless = [name for name, value in values if value not in (None, False)]
     if useless:
         raise IngestError(
             f"{' and '.join(useless)} has no effect with --format feedback, which refers to stored records; omit it"

@@ -104,6 +104,23 @@ class CheckpointConfig(Settings):
 
 
 @settings
+class RetentionRule(Settings):
+    """Bounds of the stored trajectories of a tenant, with their evaluations and tokens. `upturn pool prune` deletes
+    the oldest ones beyond them; what a snapshot or a version was made from is kept."""
+
+    tenant: str = ""
+    """Tenant. Empty = each tenant without a rule of its own, separately."""
+    days: Positive | None = None
+    """Largest age. Unset = no bound."""
+    megabytes: Positive | None = None
+    """Largest size of texts and tokens together. Unset = no bound."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields a rule without a bound."""
+        yield "a rule needs days or megabytes" if self.days is None and self.megabytes is None else None
+
+
+@settings
 class PoolConfig(Settings):
     """The pool, the database of tasks, trajectories, evaluations and all other records."""
 
@@ -114,11 +131,16 @@ class PoolConfig(Settings):
     """Tenant that all records of the run belong to. Reads never cross tenants."""
     checkpoints: CheckpointConfig = CheckpointConfig()
     """Signed checkpoints of the audit log."""
+    retention: tuple[RetentionRule, ...] = ()
+    """Bounds of what is kept, which `upturn pool prune` applies. Empty = everything is kept."""
     imported_families: tuple[Name, ...] = ()
     """Families of imported conversations that supervised and preference training use, besides the trained ones."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields what is wrong with a URL, without the URL, which may have a password."""
+        tenants = [rule.tenant for rule in self.retention]
+        twice = sorted({tenant for tenant in tenants if tenants.count(tenant) > 1})
+        yield f"retention has several rules for tenant {twice[0]!r}; keep one" if twice else None
         if not is_database_url(self.path):
             return
         scheme = self.path.partition("://")[0]

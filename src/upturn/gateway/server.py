@@ -44,6 +44,7 @@ from upturn.loop.run import (
 )
 from upturn.pool import ALL_TENANTS, Pool
 from upturn.pool.checkpoints import checkpointed_pool
+from upturn.pool.leases import Lease
 from upturn.threads import cpu_quota, default_threads, usable_cores
 
 POOL_PATH = "upturn.db"
@@ -120,6 +121,7 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             yield Gateway(app, parts.service, background, guard.gate.needs_key)
         finally:
             background.save()
+            evidence.close()
             if telemetry is not None:
                 telemetry.close()
 
@@ -189,8 +191,9 @@ def _task_queue(
     runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
     purpose = Purpose("gateway/tasks", config.run.seed)
     accounts.start()
-    service = Service(runtime, router, learner.pool, purpose, learner=learner)
-    return TaskQueue(learner.pool, service, learn, accounts=accounts)
+    lease = Lease(learner.pool, "tasks")
+    service = Service(runtime, router, lease.pool, purpose, learner=learner)
+    return TaskQueue(learner.pool, service, learn, accounts=accounts, lease=lease)
 
 
 async def _close(upstreams: Upstreams, texts: Texts) -> None:

@@ -1,7 +1,7 @@
 """The pool: the durable store of tasks, decisions, trajectories, evaluations, feedback and other records.
 
 It has the store with its reads and schema, import and export, preference data, quality gates, readiness,
-statistics, coverage, snapshots, privacy findings and a check for changed records (``chain``).
+statistics, coverage, snapshots, privacy findings and the audit log with its check for changed records (``audit``).
 Start with ``store``, then ``reader`` and ``selection``.
 """
 
@@ -9,17 +9,15 @@ from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
 from upturn.pool.batches import Axis, Batch, BatchCriteria, BatchPoint, Priorities, freeze_batch, get_batch, redraw
 from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
-from upturn.pool.exports import Choice, PoolExport
+from upturn.pool.exports import Choice, ExportFile, PoolExport, import_export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
-    ExportFile,
     IngestOptions,
     LostWordsError,
     Received,
     Transcript,
     check_source,
     drop_quarantined,
-    import_export,
     ingest,
     is_imported,
     quarantined_lines,
@@ -29,6 +27,7 @@ from upturn.pool.ingestion import (
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
+from upturn.pool.retention import plan_pruning, prune
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
@@ -90,7 +89,9 @@ __all__ = [
     "location_of",
     "missing_reward",
     "move_pool",
+    "plan_pruning",
     "pool_exists",
+    "prune",
     "quarantined_lines",
     "readiness",
     "ready_row",

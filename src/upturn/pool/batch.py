@@ -70,6 +70,12 @@ class PreparedBatch:
     """(trajectory id, evaluation id) of each position of the rollout."""
     imported: Imported | None
 
+    @property
+    def may_be_joined(self) -> bool:
+        """Whether it has only records that never change, so that it can be written together with others."""
+        is_plain = self.rollout is None and self.imported is None
+        return is_plain and not any(table in schema.STATES for table in self.rows)
+
 
 def prepare(
     records: Sequence[PoolRecord | ReadyRow], rollout: RolloutKey | None, imported: Imported | None
@@ -161,6 +167,39 @@ class BatchWriter:
             write_import(connection, batch.imported, self.clock())
         self._stored += stored
         return new
+
+    def write_joined(self, connection: Connection, batches: Sequence[PreparedBatch]) -> list[int]:
+        """Writes batches that may be joined with one statement per table; all rows are as ``write`` makes them.
+
+        Raises StoreConflictError, with a part of the rows written, unless all records are new.
+        """
+        last = self._sequence
+        try:
+            parts = [
+                StoredRows(table, [self._stamp() | row for row in rows])
+                for batch in batches
+                for table, rows in batch.rows.items()
+            ]
+            blobs = {name: packed for batch in batches for name, packed in batch.blobs.items()}
+            by_table = {kind.table: list[Values]() for kind in KINDS.values()}
+            for part in parts:
+                by_table[part.table] += [cast(Values, row) for row in part.rows]
+            evaluated = [row["trajectory_id"] for row in by_table[schema.evaluations]]
+            if len(set(evaluated)) != len(evaluated):  # the first one has a point of its own
+                raise StoreConflictError("a trajectory has several of the evaluations; write them one by one")
+            for table, rows in by_table.items():
+                if rows:
+                    _complete(connection, table, rows)
+                    if table is schema.trajectories:
+                        _insert_blobs(connection, rows, blobs)
+                    if insert_new(table).run(connection, rows).rowcount != len(rows):
+                        raise StoreConflictError(f"{table.name} has some of the records; write them one by one")
+            add_points(connection, by_table[schema.trajectories], by_table[schema.evaluations])
+        except BaseException:
+            self._sequence = last
+            raise
+        self._stored += [part for part in parts if part.table is not schema.call_contents]
+        return [sum(map(len, batch.rows.values())) for batch in batches]
 
     def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> StoredRows:
         """Returns the rows that were not stored."""

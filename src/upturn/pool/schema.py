@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0011"
+HEAD = "0012"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -289,6 +289,16 @@ erasures = Table(
 ``remains`` is the digest of what is left of the record; empty = its row is deleted.
 """
 Index("ix_erasures_act", erasures.c.act)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    _text("holder"),
+    Column("token", BigInteger, nullable=False),
+    Column("expires_at", Float, nullable=False),
+)
+"""What one process does alone (``leases``); ``token`` grows with every new holder."""
 
 rollouts = Table(
     "rollouts",

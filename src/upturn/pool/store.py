@@ -12,16 +12,17 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from upturn.errors import StoreBusyError, StoreError
 from upturn.pool.batch import BatchWriter, PreparedBatch, RolloutKey, prepare
-from upturn.pool.commit import GroupCommitter
+from upturn.pool.commit import GroupCommitter, JoinableWork
 from upturn.pool.database import (
     Backend,
     Location,
@@ -39,6 +40,14 @@ from upturn.pool.row import PoolRecord, ReadyRow
 from upturn.records import Evaluation, Task, Trajectory
 
 ResultT = TypeVar("ResultT")
+
+
+class Fence(Protocol):
+    """What may forbid a write."""
+
+    def check(self, connection: Connection) -> None:
+        """Raises StoreError, in the transaction of the write, unless it is allowed."""
+        ...
 
 
 class _WriteAccess:
@@ -62,6 +71,8 @@ class _WriteAccess:
         if beside and self._lock is not None:  # it was needed for the upgrade
             self._lock.release()
             self._lock = None
+        self.fence: Fence | None = None
+        """None = every write is allowed."""
         self.journal: Journal | None = None
         """None = records are durable when they are in the tables."""
         if path is not None and self._lock is not None:
@@ -71,9 +82,33 @@ class _WriteAccess:
                     journal_of(path), lambda rows: self.submit(PreparedBatch(rows, {}, None, (), None))
                 )
 
+    def under(self, fence: "Fence") -> Self:
+        """Returns the same access for writes that check ``fence`` first."""
+        fenced = copy(self)
+        fenced.fence = fence
+        return fenced
+
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether no other process can write all the time."""
+        return self._lock is not None
+
     def submit(self, batch: PreparedBatch) -> Future[int]:
         """Returns a future with the number of new records, done once they are durable."""
-        return self.committer.submit(lambda connection: self.writer.write(connection, batch))
+        if self.fence is None and batch.may_be_joined:
+            return self.committer.submit(JoinableWork(batch, self.writer.write, self.writer.write_joined))
+        return self.submit_work(lambda connection: self.writer.write(connection, batch))
+
+    def submit_work(self, work: Callable[[Connection], ResultT]) -> Future[ResultT]:
+        """Returns a future with the result of ``work``, done once it is durable."""
+        if (fence := self.fence) is None:
+            return self.committer.submit(work)
+
+        def checked(connection: Connection) -> ResultT:
+            fence.check(connection)
+            return work(connection)
+
+        return self.committer.submit(checked)
 
     def _read_journal(self, path: Path) -> None:
         """Stores what a process that was killed had acknowledged."""
@@ -210,7 +245,7 @@ class Pool(PoolReader):
 
     def write(self, work: Callable[[Connection], ResultT]) -> ResultT:
         """Returns the result of ``work``, a change of rows that are no records, once it is durable."""
-        return self._access().committer.run(work)
+        return self._access().submit_work(work).result()
 
     def change(self, cls: type[StateT], work: Callable[[States[StateT]], StateT]) -> StateT:
         """Returns the state that ``work`` returned, once it is durable; nothing is stored if ``work`` raises.
@@ -225,7 +260,17 @@ class Pool(PoolReader):
             access.writer.write(connection, prepare([state], None, None))
             return state
 
-        return access.committer.run(replace)
+        return access.submit_work(replace).result()
+
+    def under(self, fence: "Fence") -> "Pool":
+        """Returns this pool for writes that ``fence`` allows; close only the pool itself."""
+        access = None if self._write_access is None else self._write_access.under(fence)
+        return Pool(self.location, self.engine, access)
+
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether this process is the only one that writes it all the time; False where several may, or none."""
+        return self._write_access is not None and self._write_access.has_one_writer
 
     def _access(self) -> _WriteAccess:
         if self._write_access is None:

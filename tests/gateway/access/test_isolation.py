@@ -31,7 +31,7 @@ from upturn.records import (
 OPERATORS = {"agent_versions", "snapshots", "states"}
 """Reads of what belongs to the operator and not to a tenant; a route needs the permission ``observe`` for them."""
 OPERATORS |= {"integrity_problems", "ledger_problems"}  # `upturn pool validate`
-OPERATORS |= {"lineage", "prove"}  # `upturn pool lineage`, `upturn audit prove`
+OPERATORS |= {"lineage", "plan_pruning", "prove"}  # `upturn pool lineage` and `prune`, `upturn audit prove`
 OPERATORS |= {"check_head", "make_engine", "reading_engine", "writing_engine"}  # no records
 OPERATORS |= {"evaluated_until", "is_at_head", "last_sequence", "load_router"}  # the state of routers, and a number
 OPERATORS |= {"values_of"}  # of decisions that the caller has read

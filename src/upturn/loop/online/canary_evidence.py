@@ -23,6 +23,7 @@ from upturn.deployment import Awaited, Served, episode_digest, split_settled
 from upturn.errors import ReleaseError
 from upturn.loop.live_release import take_evidence
 from upturn.pool import Pool, schema
+from upturn.pool.leases import Lease
 from upturn.pool.serving import Value, last_sequence, values_of
 from upturn.records import Decision, Evaluation, EvaluationVerdict, Release, from_fields
 
@@ -67,17 +68,25 @@ class CanaryEvidence:
     ) -> None:
         """``metrics``: the configured ones, of which the primary one counts; ``clock``: UTC seconds, as of the
         pool's records."""
-        self._pool = pool
+        self._lease = Lease(pool, "releases")
+        self._pool = self._lease.pool
         self._metric = declared_metrics(metrics)[0]
         self._clock = clock
         self._queues: dict[tuple[str, str], _Queue] = {}
         self._failures: dict[str, str] = {}
 
+    def close(self) -> None:
+        """Lets another process advance the releases at once."""
+        self._lease.release()
+
     def advance(self, releases: Iterable[Release], settings: CanarySettings) -> list[Release]:
         """Gives open releases their next block of evidence, if it has come; returns those that it changed.
 
-        A release that cannot take its evidence is logged once and left as it is.
+        A release that cannot take its evidence is logged once and left as it is. Of several processes on a pool,
+        one does this; in the others nothing changes.
         """
+        if not self._lease.take():
+            return []
         changed: list[Release] = []
         for release in releases:
             try:

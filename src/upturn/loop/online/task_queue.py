@@ -8,11 +8,12 @@ at the next start, unless their evaluation is stored.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from uuid import uuid4
 
 from upturn.dialects import RequestError
 from upturn.environments import is_blocking
-from upturn.errors import RoutingError, StoreConflictError, UpturnError, error_text
+from upturn.errors import RoutingError, StoreConflictError, StoreError, UpturnError, error_text
 from upturn.loop.online.account import TaskAccounts
 from upturn.loop.online.episode import Client
 from upturn.loop.service import Service
@@ -26,8 +27,10 @@ from upturn.pool.calls import (
     submissions_in,
     submit_task,
 )
+from upturn.pool.leases import Lease
 from upturn.records import Task
 
+_POLL_SECONDS = 1.0
 _WAVE = 32
 """Tasks in one wave: a new one begins when the last of them is done."""
 _log = logging.getLogger("upturn.gateway")
@@ -43,9 +46,12 @@ class TaskQueue:
         on_done: Callable[[], None] = lambda: None,
         *,
         accounts: TaskAccounts | None = None,
+        lease: Lease | None = None,
     ) -> None:
-        """``on_done`` is called after each wave. ``accounts``: pay for tasks; None = nobody counts them."""
+        """``on_done`` is called after each wave. ``accounts``: pay for tasks; None = nobody counts them.
+        ``lease``: under which the service stores what it runs; None = one of its own."""
         self._pool = pool
+        self._lease = Lease(pool, "tasks") if lease is None else lease
         self._service = service
         self._on_done = on_done
         self._accounts = accounts
@@ -72,6 +78,7 @@ class TaskQueue:
         if worker is not None:
             worker.cancel()
             await asyncio.wait([worker])
+        await asyncio.to_thread(self._lease.release)
 
     async def submit(self, task: Task, client: Client) -> Submission:
         """Returns the submission once it is durable; the same task again is the same submission.
@@ -141,14 +148,28 @@ class TaskQueue:
             ) from exc
 
     async def _work(self) -> None:
+        """Runs tasks whenever there are some. Of several processes on a pool, one does; the others take over."""
         while True:
-            await self._is_wanted.wait()
-            self._is_wanted.clear()
-            while wave := submissions_in(
-                self._pool.engine, tenant=ALL_TENANTS, states=("queued", "running"), limit=_WAVE
-            ):
-                await self._serve(wave)
-                self._on_done()
+            await self._wanted()
+            try:
+                while await asyncio.to_thread(self._lease.take) and (
+                    wave := submissions_in(
+                        self._pool.engine, tenant=ALL_TENANTS, states=("queued", "running"), limit=_WAVE
+                    )
+                ):
+                    await self._serve(wave)
+                    self._on_done()
+            except StoreError:
+                _log.exception("the queue cannot use the pool; it tries again in a second")
+                await asyncio.sleep(_POLL_SECONDS)
+                self._is_wanted.set()
+
+    async def _wanted(self) -> None:
+        """Waits for a task; other processes do not say when they have stored one."""
+        patience = None if self._pool.has_one_writer else _POLL_SECONDS
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_wanted.wait(), patience)
+        self._is_wanted.clear()
 
     async def _serve(self, wave: Sequence[Submission]) -> None:
         fresh = [
@@ -156,12 +177,14 @@ class TaskQueue:
         ]
         done = [member.task.id for member in wave if member not in fresh]
         if done:
-            await asyncio.to_thread(set_states, self._pool, done, "done")
+            await asyncio.to_thread(set_states, self._lease.pool, done, "done")
         for owner in dict.fromkeys((member.task.tenant, member.key) for member in fresh):
             tasks = [member.task for member in fresh if (member.task.tenant, member.key) == owner]
             refusal = "" if self._accounts is None else self._accounts.refusal(*owner)
             if refusal:
-                await asyncio.to_thread(set_states, self._pool, [task.id for task in tasks], "failed", refusal)
+                await asyncio.to_thread(
+                    set_states, self._lease.pool, [task.id for task in tasks], "failed", refusal
+                )
             else:
                 await self._serve_owner(tasks)
 
@@ -171,17 +194,17 @@ class TaskQueue:
         try:
             # Taken together: a version may be taken out of service before the wave begins.
             decisions, versions = self._service.decide(tasks), self._service.versions()
-            await asyncio.to_thread(set_states, self._pool, ids, "running")
+            await asyncio.to_thread(set_states, self._lease.pool, ids, "running")
             await asyncio.shield(asyncio.to_thread(self._service.run, tasks, decisions, versions))
         except (RoutingError, UpturnError) as exc:
-            await asyncio.to_thread(set_states, self._pool, ids, "failed", str(exc))
+            await asyncio.to_thread(set_states, self._lease.pool, ids, "failed", str(exc))
         except Exception as exc:  # noqa: BLE001  boundary: an environment may raise anything, and others wait
             _log.exception("a wave of tasks failed")
-            await asyncio.to_thread(set_states, self._pool, ids, "failed", error_text(exc))
+            await asyncio.to_thread(set_states, self._lease.pool, ids, "failed", error_text(exc))
         else:
             if self._accounts is not None:
                 self._accounts.charge(ids)
-            await asyncio.to_thread(set_states, self._pool, ids, "done")
+            await asyncio.to_thread(set_states, self._lease.pool, ids, "done")
 
 
 def new_task_id() -> str:

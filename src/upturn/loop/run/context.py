@@ -38,6 +38,7 @@ from upturn.loop.service import Service
 from upturn.models import choose_device, describe_device
 from upturn.pool import Pool
 from upturn.pool.checkpoints import checkpointed_pool
+from upturn.pool.leases import holding
 from upturn.pool.serving import RouterSnapshot
 from upturn.records import AgentVersion, JsonValue, Run, Task, fields_json
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -190,7 +191,7 @@ def open_run(
     needs_torch, keys = _needs_torch(config), api_keys or ApiKeys()
     with (
         Journal.open(run_dir, config_hash=config.config_hash, version=__version__, command=command) as journal,
-        checkpointed_pool(config.pool.path or run_dir / "pool.db", config.pool.checkpoints) as pool,
+        _open_pool(config, run_dir) as pool,
         configure_torch(_threads(config, world)) if needs_torch else nullcontext(),
         _open_runtime(config, kit, run_dir, keys=keys, progress=progress, world=world) as runtime,
     ):
@@ -230,6 +231,16 @@ def open_run(
         if not command.startswith("train"):
             _begin_service(context)
         yield context
+
+
+@contextmanager
+def _open_pool(config: Config, run_dir: Path) -> Iterator[Pool]:
+    """The run's pool, in which no other process does the same run."""
+    with (
+        checkpointed_pool(config.pool.path or run_dir / "pool.db", config.pool.checkpoints) as pool,
+        holding(pool, f"run {run_dir.name}") as held,
+    ):
+        yield held
 
 
 def _checked_kit(config: Config, run_dir: Path, world: World | None) -> EnvironmentKit:

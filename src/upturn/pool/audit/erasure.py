@@ -2,13 +2,14 @@
 
 How to use it, in the transaction that deletes or overwrites the rows (``Pool.write`` or ``operator_transaction``)::
 
-    connection.execute(delete(schema.trajectories).where(...)) record_erasure(connection, [Erased("trajectories",
-    "t-1")], AdminAct(who, "pool forget", subject, when, tenant, why))
+    connection.execute(delete(schema.trajectories).where(...))
+    act = AdminAct(who, "pool forget", subject, when, tenant, why)
+    record_erasure(connection, [Erased("trajectories", "t-1")], act)
 
-``record_erasure`` is in ``upturn.pool.access``, because an erasure is an act of an operator. A row that is kept
-with less content, such as one with a pseudonym, keeps its column ``digest`` and is named with ``remains``: the
-digest of the new content, as ``row.digest`` computes it. ``upturn pool validate`` and ``upturn audit verify`` then
-accept both.
+What is derived from the records (``schema.points``) is deleted with them, without a tombstone. ``record_erasure``
+is in ``upturn.pool.access``, because an erasure is an act of an operator. A row that is kept with less content,
+such as one with a pseudonym, keeps its column ``digest`` and is named with ``remains``: the digest of the new
+content, as ``row.digest`` computes it. ``upturn pool validate`` and ``upturn audit verify`` then accept both.
 """
 
 from collections.abc import Iterable

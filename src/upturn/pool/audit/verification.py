@@ -14,7 +14,19 @@ from functools import partial
 from itertools import groupby, islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, exists, literal, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    ScalarSelect,
+    Select,
+    Table,
+    and_,
+    exists,
+    literal,
+    or_,
+    select,
+)
 
 from upturn.errors import RecordError
 from upturn.pool import schema
@@ -89,11 +101,24 @@ def _is_tombstone(kind: ColumnElement[str], record_id: ColumnElement[str]) -> Co
     return and_(table.c.kind == kind, table.c.record_id == record_id, ~exists().where(*is_later))
 
 
+def _position_of_act(sequence: ColumnElement[int]) -> ScalarSelect[int]:
+    entries = schema.audit_entries.alias()
+    query = select(entries.c.position).where(
+        entries.c.kind == schema.admin_acts.name, entries.c.sequence == sequence
+    )
+    return query.scalar_subquery()
+
+
 def _with_entries(table: Table) -> Select[Any]:
     entries, erasures = schema.audit_entries, schema.erasures
     record_id = table.c.record_id if "record_id" in table.c else table.c.id
     return (
-        select(table, *(entries.c[name].label(f"entry_{name}") for name in Entry._fields), erasures.c.remains)
+        select(
+            table,
+            *(entries.c[name].label(f"entry_{name}") for name in Entry._fields),
+            erasures.c.remains,
+            _position_of_act(erasures.c.act).label("erased_at"),
+        )
         .outerjoin(entries, _matches(table))
         .outerjoin(erasures, _is_tombstone(literal(table.name), record_id))
         .order_by(table.c.sequence)
@@ -111,7 +136,9 @@ def _record_problems(connection: Connection, table: Table) -> Iterator[Problem]:
             yield Problem(kind, record_id, "was added by something else: the audit log has no entry of it")
         elif what := _entry_difference(table, row):
             yield Problem(kind, record_id, f"was changed after it was stored: {what}", position)
-        if table in _CLASSES and (what := _row_problem(table, row, hashed, row.remains)):
+        is_stored_again = row.erased_at is not None and position is not None and position > row.erased_at
+        remains = None if is_stored_again else row.remains
+        if table in _CLASSES and (what := _row_problem(table, row, hashed, remains)):
             yield Problem(kind, record_id, f"was changed after it was stored: {what}", position)
 
 

@@ -20,11 +20,11 @@ from upturn.pool.schema import points, strata
 _PRIME = 2**31 - 1
 """Products of two smaller numbers fit in 64 bits."""
 
-_MARGIN = 8.0
+_MARGIN = 5.0
 """Standard deviations of the number of candidates above the number that is needed."""
 
-_MOST_HALVINGS = 16
-"""Points of different strata are drawn with rates of 1, 1/2, 1/4 … 2⁻¹⁶, so that one query has few conditions."""
+_STEPS = 64
+"""Points of different strata are drawn with rates of 2⁰, 2⁻¹ᐟ⁴ … 2⁻¹⁶, so that one query has few conditions."""
 
 _STRATA_PER_CONDITION = 900
 """SQLite allows 999 values in older versions; the condition has a few others."""
@@ -79,21 +79,25 @@ def candidates(connection: Connection, draw: Draw, rates: Mapping[int, float]) -
     multiplier, shift = generator.randrange(1, _PRIME), generator.randrange(_PRIME)
     table = points.c
     hashed = ((table.trajectory % _PRIME) * multiplier + shift) % _PRIME
-    by_halvings: dict[int, list[int]] = {}
+    by_step: dict[int, list[int]] = {}
     for stratum, rate in rates.items():
-        halvings = next((count for count in range(_MOST_HALVINGS) if rate > 0.5 ** (count + 1)), _MOST_HALVINGS)
-        by_halvings.setdefault(halvings, []).append(stratum)
+        step = next((step for step in range(_STEPS) if rate > _rate(step + 1)), _STEPS)
+        by_step.setdefault(step, []).append(stratum)
     columns = (table.stratum, table.trajectory, table.task, table.evaluation, table.verdict, table.score)
     query = select(*columns, table.written_tokens).where(*_conditions(draw))
     chosen: list[tuple[int, Candidate]] = []
-    for page in _pages(by_halvings):
+    for page in _pages(by_step):
         drawn = [
-            and_(table.stratum.in_(ids), hashed < _PRIME >> halvings) if halvings else table.stratum.in_(ids)
-            for halvings, ids in page.items()
+            and_(table.stratum.in_(ids), hashed < int(_PRIME * _rate(step))) if step else table.stratum.in_(ids)
+            for step, ids in page.items()
         ]
         rows = connection.execute(query.where(or_(*drawn)))
         chosen.extend((row[0], Candidate("", *row[1:])) for row in rows)
     return sorted(chosen, key=lambda item: item[1].trajectory)
+
+
+def _rate(step: int) -> float:
+    return float(0.5 ** (step / 4))
 
 
 def rate_for(needed: int, count: int) -> float:
@@ -101,16 +105,16 @@ def rate_for(needed: int, count: int) -> float:
     return 1.0 if needed >= count else min(1.0, ceil(needed + _MARGIN * sqrt(needed) + _MARGIN**2) / count)
 
 
-def _pages(by_halvings: Mapping[int, Sequence[int]]) -> list[dict[int, list[int]]]:
+def _pages(by_step: Mapping[int, Sequence[int]]) -> list[dict[int, list[int]]]:
     """Returns the strata in parts that a query can name."""
     pages: list[dict[int, list[int]]] = [{}]
     room = _STRATA_PER_CONDITION
-    for halvings in sorted(by_halvings):
-        for stratum in sorted(by_halvings[halvings]):
+    for step in sorted(by_step):
+        for stratum in sorted(by_step[step]):
             if not room:
                 pages.append({})
                 room = _STRATA_PER_CONDITION
-            pages[-1].setdefault(halvings, []).append(stratum)
+            pages[-1].setdefault(step, []).append(stratum)
             room -= 1
     return pages
 

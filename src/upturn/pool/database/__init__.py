@@ -16,6 +16,7 @@ from upturn.pool.database.backend import (
 from upturn.pool.database.location import Location, PoolUrl, location_of
 from upturn.pool.database.operator import integrity_problems, operator_transaction, writers_excluded
 from upturn.pool.database.revision import begin_move, bring_to_head, check_head, end_move, is_at_head
+from upturn.pool.database.server import server_settings
 from upturn.pool.database.sqlite import POOL_ENDINGS
 from upturn.pool.database.sqlite_driver import sqlite_error
 from upturn.pool.database.statement import (
@@ -24,6 +25,7 @@ from upturn.pool.database.statement import (
     columns_by_id,
     insert_new,
     last_numbers,
+    lease_token,
     log_head,
     move_log_head,
     rejected,
@@ -48,6 +50,7 @@ __all__ = [
     "integrity_problems",
     "is_at_head",
     "last_numbers",
+    "lease_token",
     "location_of",
     "log_head",
     "move_log_head",
@@ -55,6 +58,7 @@ __all__ = [
     "pool_exists",
     "reading_engine",
     "rejected",
+    "server_settings",
     "sqlite_error",
     "writers_excluded",
     "writing_engine",

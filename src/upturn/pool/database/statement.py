@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Executable, Table, bindparam, select, text, u
 from upturn.errors import StoreError
 from upturn.pool.database.backend import Backend, backend_in, driver_of, unusable
 from upturn.pool.database.driver import Driver
-from upturn.pool.schema import admin_acts, audit_entries, audit_head, call_contents
+from upturn.pool.schema import admin_acts, audit_entries, audit_head, call_contents, leases
 
 
 class _Compiled(NamedTuple):
@@ -98,6 +98,13 @@ def move_log_head() -> Statement:
     new: dict[str, Any] = {"size": bindparam("size"), "peaks": bindparam("peaks")}
     change = update(audit_head).where(audit_head.c.id == bindparam("id")).values(new)
     return Statement(lambda _: change)
+
+
+@cache
+def lease_token() -> Statement:
+    """Reads ``token`` and ``holder`` of the lease ``name``."""
+    query = select(leases.c.token, leases.c.holder).where(leases.c.name == bindparam("name"))
+    return Statement(lambda _: query)
 
 
 @cache

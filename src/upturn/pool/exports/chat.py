@@ -1,9 +1,10 @@
 """Trajectories as chats: the messages that a model read and wrote, and its tools.
 
-The calls of an episode have their messages as they were sent. For everything else the messages are written from the
-turns: an observation of several messages has a label line (``[user]``) before each; any other one is the result of
-the call before it, else a message of the user. Not covered: a text that itself contains such label lines, in a
-recording without its messages.
+The calls of an episode have their messages as they were sent. Where these are deleted, and for trajectories in
+environments, the messages are written from the turns: an observation of several messages has a label line
+(``[user]``) before each; any other one is the result of the call before it, else a message of the user. Not
+covered: a text that itself contains such label lines. Not here: imported conversations
+(``pool.ingestion.transcript``).
 """
 
 import json
@@ -27,11 +28,9 @@ from upturn.dialects import (
     json_object,
 )
 from upturn.pool.calls import StoredCall
-from upturn.records import Action, JsonValue, Observation, Tool, Trajectory, Turn, from_fields
+from upturn.records import JsonValue, Observation, Tool, Trajectory, Turn, from_fields
 
 _LABEL = re.compile(r"(?:^|\n\n)\[(system|developer|user|tool|function)\]\n")
-_IMPORTED_TOOL = "tool"
-"""Target of the calls in imported recordings."""
 
 
 class Chat(NamedTuple):
@@ -113,7 +112,7 @@ def _chat_until(answered: Mapping[str, StoredCall], name: str) -> Chat | None:
 
 
 def chat_of_turns(trajectory: Trajectory, *, prompt: str = "", tools: Sequence[Tool] = ()) -> Chat:
-    """Returns the trajectory's turns as messages, without what came after the last one.
+    """Returns the trajectory's turns as messages, and what was observed after the last one, if anything.
 
     ``prompt``: the system prompt; empty = none, or it is in the first observation. ``tools``: of the environment.
     """
@@ -129,6 +128,8 @@ def chat_of_turns(trajectory: Trajectory, *, prompt: str = "", tools: Sequence[T
         messages.append(Message("assistant", parts))
         for turn in turns[1:]:  # between two calls of a message, the result of the earlier one is observed
             messages.append(_result(waiting.pop(0), turn.observation))
+    if trajectory.final_observation.text or trajectory.final_observation.is_error:
+        messages += _observed(trajectory.final_observation, waiting)
     return Chat(tuple(messages), tuple(map(_definition, tools)))
 
 
@@ -170,11 +171,11 @@ def _message_parts(
         return (Text(str(first.parameters.get(tool.text_parameter, ""))),), []
     actions = [turn.action for turn in turns if turn.action is not None]
     calls = [
-        ToolCall(f"call_{count + index}", _name(action), json.dumps(dict(action.parameters), ensure_ascii=False))
+        ToolCall(f"call_{count + index}", action.name, json.dumps(dict(action.parameters), ensure_ascii=False))
         for index, action in enumerate(actions)
     ]
-    said = first.thought or (turns[0].text if first.target == _IMPORTED_TOOL else "")
-    return (*([Text(said)] if said else []), *calls), [call.id for call in calls]
+    said = (Text(first.thought),) if first.thought else ()
+    return (*said, *calls), [call.id for call in calls]
 
 
 def _said(turn: Turn) -> str:
@@ -183,10 +184,6 @@ def _said(turn: Turn) -> str:
         return turn.text
     texts = [value for value in turn.action.parameters.values() if isinstance(value, str)]
     return texts[0] if len(texts) == len(turn.action.parameters) == 1 else turn.text
-
-
-def _name(action: Action) -> str:
-    return action.operation if action.target == _IMPORTED_TOOL else action.name
 
 
 def _result(call_id: str, observation: Observation) -> Message:

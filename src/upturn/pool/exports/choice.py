@@ -43,6 +43,11 @@ class Choice(NamedTuple):
             return None
         return frozenset(row.trajectory_id for row in pool.selected(self.selection, tenant=tenant))
 
+    def size(self, pool: PoolReader, *, tenant: str) -> int:
+        """Returns the number of chosen trajectories; raises as ``trajectory_ids``."""
+        ids = self.trajectory_ids(pool, tenant=tenant)
+        return len(pool.selected(tenant=tenant)) if ids is None else len(ids)
+
     def experiences(self, pool: PoolReader, *, tenant: str, has_tokens: bool) -> Iterator[Experience]:
         """Yields the chosen data points; raises as ``trajectory_ids``."""
         self.check()

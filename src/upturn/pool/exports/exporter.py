@@ -6,12 +6,14 @@ the versions that those came from, unless they name other tenants; and the snaps
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import TypeVar, cast
 
 from sqlalchemy import select
 
 from upturn import __version__
 from upturn.pool import schema
 from upturn.pool.exports.arrival import arrivals, count_arrivals
+from upturn.pool.exports.borders import keep_borders
 from upturn.pool.exports.choice import Choice
 from upturn.pool.exports.form import ExportEnd, ExportHeader, LineDigest, end_line, header_line, record_line
 from upturn.pool.privacy import Replacer, anonymise, mask
@@ -28,6 +30,8 @@ from upturn.records import (
     Task,
     Trajectory,
 )
+
+RecordT = TypeVar("RecordT")
 
 
 class PoolExport:
@@ -74,12 +78,19 @@ class PoolExport:
             on_record()
             if not self._takes(arrival.record):
                 continue
-            exported = anonymise(arrival.record, self._replacer) if self._is_anonymised else arrival.record
+            exported = self._anonymous(arrival.record) if self._is_anonymised else arrival.record
             self.changed += exported is not arrival.record
             self.written[type(exported).__name__] += 1
             yield (line := record_line(exported, arrival.recorded_at) + "\n")
             digest.add(line.encode())
         yield end_line(ExportEnd(self.written.total(), digest.value)) + "\n"
+
+    def _anonymous(self, record: RecordT) -> RecordT:
+        clean = anonymise(record, self._replacer)
+        if isinstance(record, Trajectory) and isinstance(clean, Trajectory):
+            kept = keep_borders(record, clean, lambda content: anonymise(content, self._replacer))
+            return cast(RecordT, kept)
+        return clean
 
     def _takes(self, record: object) -> bool:
         if isinstance(record, AgentVersion):

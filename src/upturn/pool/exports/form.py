@@ -5,7 +5,7 @@ The first line is ``{"kind": "Export", "version": 1, "record": ExportHeader}``, 
 ``{"kind": "Task", "version": 1, "recorded_at": 1764150000.0, "record": {…}}``. A file without its end is cut off,
 and one whose end does not match its lines was changed.
 
-Not here: choosing the records (``exporter``) and storing them again (``pool.ingestion.exported``).
+Not here: choosing the records (``exporter``) and storing them again (``reading``).
 """
 
 import hashlib

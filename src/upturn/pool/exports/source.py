@@ -6,16 +6,28 @@ omitted and counted by cause.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from upturn.dialects import Image, RequestError
+from upturn.dialects import Conversation, Image, RequestError, Toolbox
 from upturn.pool.calls import StoredCall, calls_of_episode
 from upturn.pool.exports.chat import Chat, chat_of_turns, chats_of_calls, message_rows
 from upturn.pool.exports.choice import EVERYTHING_CHOSEN, Choice
+from upturn.pool.ingestion import LostWordsError, is_imported, transcript
 from upturn.pool.privacy import Replacer, anonymise, mask
-from upturn.pool.quality import IMPORTED
 from upturn.pool.reader import Experience, PoolReader
-from upturn.records import MODEL_CALL, Evaluation, Split, Task, Tool, Trajectory
+from upturn.records import (
+    MODEL_CALL,
+    CallContent,
+    Evaluation,
+    Observation,
+    Split,
+    Task,
+    Tool,
+    Trajectory,
+    fields_json,
+    from_fields,
+)
 
 RecordT = TypeVar("RecordT")
 
@@ -54,10 +66,10 @@ class ChatSource:
         self.omitted: Counter[str] = Counter()
         """Number of trajectories, tasks or pairs that are not written, by cause."""
 
-    def experiences(self, split: Split = "train") -> Iterator[Experience]:
-        """Yields the chosen data points with tasks of this split, without tokens."""
+    def experiences(self, split: Split | None = "train") -> Iterator[Experience]:
+        """Yields the chosen data points with tasks of this split (None = of all), without tokens."""
         for experience in self.choice.experiences(self.pool, tenant=self.tenant, has_tokens=False):
-            if experience.task.split == split:
+            if split in (None, experience.task.split):
                 yield experience
             else:
                 self.omitted[experience.task.split] += 1
@@ -70,15 +82,48 @@ class ChatSource:
 
     def point(self, experience: Experience) -> ChatPoint | None:
         """Returns the data point with its chats; None = it has none, which is counted."""
-        task, trajectory = self._anonymous(experience.task), self._anonymous(experience.trajectory)
-        chats = tuple(chat for chat in self._chats(task, trajectory) if chat.has_words)
+        point = self.read(experience)
+        if point is None:
+            return None
+        chats = tuple(chat for chat in point.chats if chat.has_words)
         if not chats:
             self.omitted["no_words"] += 1
+            return None
+        return point._replace(chats=chats)
+
+    def read(self, experience: Experience, *, has_end: bool = False) -> ChatPoint | None:
+        """Returns the data point with its chats, with or without words; None = they cannot be written as text.
+
+        ``has_end``: with what was observed after the last message of the model.
+        """
+        task, trajectory = self._anonymous(experience.task), self._anonymous(experience.trajectory)
+        evaluation = None if experience.evaluation is None else self._anonymous(experience.evaluation)
+        if not has_end:
+            trajectory = replace(trajectory, final_observation=Observation(""))
+        try:
+            chats = self._recorded(experience.trajectory) or tuple(self._chats(task, trajectory))
+        except LostWordsError:
+            self.omitted["lost_words"] += 1
             return None
         if (problem := next(filter(None, map(_problem, chats)), None)) is not None:
             self.omitted[problem] += 1
             return None
-        return ChatPoint(task, trajectory, experience.evaluation, chats)
+        return ChatPoint(task, trajectory, evaluation, chats)
+
+    def _recorded(self, trajectory: Trajectory) -> tuple[Chat, ...]:
+        """Returns an imported conversation word for word; empty = the trajectory is none. Raises LostWordsError."""
+        if not is_imported(trajectory):
+            return ()
+        recorded = transcript(trajectory)  # before it is anonymised: it knows where in the texts the messages are
+        content = CallContent(
+            trajectory.id,
+            self.tenant,
+            fields_json(Conversation(recorded.messages)),
+            fields_json(Toolbox(recorded.tools)),
+        )
+        clean = self._anonymous(content)
+        messages = from_fields(Conversation, clean.messages).messages
+        return (Chat(messages, from_fields(Toolbox, clean.tools).tools),)
 
     def _chats(self, task: Task, trajectory: Trajectory) -> list[Chat]:
         if task.environment == MODEL_CALL and task.episode is not None:
@@ -86,7 +131,7 @@ class ChatSource:
             chats = chats_of_calls([self._anonymous_call(stored) for stored in calls])
             if chats:
                 return chats
-        if task.environment in (MODEL_CALL, IMPORTED):
+        if task.environment == MODEL_CALL:
             return [chat_of_turns(trajectory)]
         version = self._versions.get(trajectory.agent_version)
         prompt = version.prompt if version is not None else ""

@@ -35,6 +35,7 @@ from upturn.pool.ingestion.formats import (
 )
 from upturn.pool.ingestion.place import PlaceFinder, StoredCounts
 from upturn.pool.ingestion.recording import check_kind, open_recording, printable, unreadable
+from upturn.pool.privacy import anonymise, redact
 from upturn.pool.row import ReadyRow, digest
 from upturn.pool.store import Pool
 from upturn.records import Task, Trajectory, fields_json
@@ -58,6 +59,8 @@ class IngestOptions(NamedTuple):
     """Family of recordings without one; None = the format's default."""
     agent: str | None = None
     """Model of recordings without one; None = ``unknown``."""
+    is_anonymised: bool = False
+    """Whether privacy findings are replaced by masks before anything is stored."""
 
 
 class IngestReport(NamedTuple):
@@ -92,7 +95,8 @@ def ingest(
     try:
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
-        source = digest(content, options.format, options.family or "", options.agent or "")
+        named = (options.format, options.family or "", options.agent or "")
+        source = digest(content, *named, *(("anonymised",) if options.is_anonymised else ()))
         earlier = earlier_report(pool, path, options.tenant, source)
         if earlier is not None:
             return earlier._replace(format=options.format)
@@ -258,7 +262,7 @@ class _Import:
                 raise line.content
             return self._recorded(line, line.content)
         except (LineError, RecordError) as exc:
-            return _quarantined(line, exc)
+            return self._unusable(line, exc)
 
     def _recorded(self, line: Line, conversation: Conversation) -> _Recorded:
         task = task_of(conversation, self._origin)
@@ -274,9 +278,10 @@ class _Import:
         points: list[tuple[int, Point]] = []
         for entry in recorded:
             try:
-                points.append((entry.line.number, self._point(entry, numbers.get(entry.line.number))))
+                point = self._point(entry, numbers.get(entry.line.number))
+                points.append((entry.line.number, point))
             except RecordError as exc:
-                bad.append(_quarantined(entry.line, exc))
+                bad.append(self._unusable(entry.line, exc))
         for entry in recorded:
             self._count_keys(entry.conversation.unknown)
         self._last_line = max(entry.line if isinstance(entry, Quarantined) else entry.line.number for entry in page)
@@ -297,7 +302,7 @@ class _Import:
             self._added += self._append([point for _, point in points], self._imported(bad, places))
         except StoreConflictError:
             added, conflicts = store_page(self._append, points)
-            late = [_quarantined(lines[conflict.line], ValueError(conflict.reason)) for conflict in conflicts]
+            late = [self._unusable(lines[conflict.line], ValueError(conflict.reason)) for conflict in conflicts]
             self._note(late)
             self._added += added
             self._accepted -= len(late)
@@ -324,16 +329,25 @@ class _Import:
             tuple(places),
         )
 
+    def _unusable(self, line: Line, problem: Exception) -> Quarantined:
+        text, reason = None, str(problem)
+        if 0 < len(line.text) <= _LONGEST_KEPT:
+            text = line.text.decode(errors="backslashreplace").replace("\0", "\\x00")
+        if self._options.is_anonymised:
+            text, reason = text and redact(text), redact(reason)
+        return Quarantined(line.number, reason, text)
+
     def _count_keys(self, keys: Sequence[str]) -> None:
-        for key in keys:
+        for key in map(redact, keys) if self._options.is_anonymised else keys:
             if key in self._keys or len(self._keys) < _MOST_KEYS:
                 self._keys[key] += 1
 
     def _point(self, entry: _Recorded, number: int | None) -> Point:
         """Returns the line as rows; raises RecordError. ``number``: None = the line has an id or a number."""
-        return point_of(
-            entry.conversation, entry.task, entry.trajectory, self._origin, content=entry.content, number=number
-        )
+        task, trajectory = entry.task, entry.trajectory
+        if self._options.is_anonymised:
+            task, trajectory = anonymise(task), anonymise(trajectory)
+        return point_of(entry.conversation, task, trajectory, self._origin, content=entry.content, number=number)
 
     def _append(self, points: Sequence[Point], imported: Imported | None = None) -> int:
         """Returns how many trajectories are new. Stored tasks stay, as their recordings may start differently."""
@@ -359,10 +373,3 @@ def _contents(page: _Page) -> list[str | None]:
         for entry in page
         if isinstance(entry, Quarantined) or entry.has_place
     ]
-
-
-def _quarantined(line: Line, problem: Exception) -> Quarantined:
-    text = None
-    if 0 < len(line.text) <= _LONGEST_KEPT:
-        text = line.text.decode(errors="backslashreplace").replace("\0", "\\x00")
-    return Quarantined(line.number, str(problem), text)

@@ -17,11 +17,10 @@ from sqlalchemy import Table, select
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.batch import store_page
-from upturn.pool.exports import ExportHeader
+from upturn.pool.exports.export_file import ExportFile, ReadLine
+from upturn.pool.exports.form import ExportHeader
 from upturn.pool.imported import Imported, Quarantined
-from upturn.pool.ingestion.export_file import ExportFile, ReadLine
-from upturn.pool.ingestion.importer import earlier_report
-from upturn.pool.ingestion.recording import printable
+from upturn.pool.ingestion import earlier_report, printable
 from upturn.pool.row import digest
 from upturn.pool.store import Pool
 

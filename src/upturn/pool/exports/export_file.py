@@ -1,7 +1,7 @@
 """A file that ``upturn pool export`` wrote: its header, and its records with their rows.
 
 Order of checks: header (form, version, tenant), then the digest of the whole file, then each line. Not here:
-storing the records (``exported``).
+storing the records (``reading``).
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json, to_json
 
 from upturn.errors import IngestError, RecordError
-from upturn.pool.exports import (
+from upturn.pool.exports.form import (
     END_KIND,
     EXPORTED,
     FORM_VERSION,
@@ -23,8 +23,8 @@ from upturn.pool.exports import (
     LineDigest,
 )
 from upturn.pool.imported import Quarantined
+from upturn.pool.ingestion import printable, unreadable
 from upturn.pool.ingestion.formats import LineError, text_lines
-from upturn.pool.ingestion.recording import printable, unreadable
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.records import (
     RECORD_VERSION,

@@ -240,6 +240,24 @@ def test_a_file_cannot_write_into_another_tenant(pool: Pool, tmp_path: Path, mak
     assert list(pool.trajectories(tenant="default")) == []
 
 
+def test_an_interrupted_import_is_completed_by_another(tmp_path: Path, make_point: MakePoint) -> None:
+    with Pool.open(tmp_path / "source.db") as source:
+        for number in range(150):
+            source.append(*make_point(str(number)))
+        path = write(source, tmp_path / "out.jsonl")
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    target = tmp_path / "copy.db"
+    with Pool.open(target) as pool, pytest.raises(KeyboardInterrupt):
+        import_export(pool, ExportFile(path), interrupt)
+    with Pool.open(target) as pool:
+        report = import_export(pool, ExportFile(path))
+        assert (report.added.total(), report.known, report.is_repeated) == (250, 200, False)
+        assert write(pool, tmp_path / "again.jsonl").read_bytes() == path.read_bytes()
+
+
 def test_records_between_conflicts_keep_their_order(tmp_path: Path, make_point: MakePoint) -> None:
     points = [make_point(name) for name in "abcdef"]
     with Pool.open(tmp_path / "source.db") as source:

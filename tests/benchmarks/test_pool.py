@@ -1,0 +1,44 @@
+"""``python -m benchmarks pool``: a quick run of all measurements."""
+
+import json
+
+from typer.testing import CliRunner
+
+from benchmarks.__main__ import app
+from benchmarks.pool.workload import GROUP, PROMPT_TOKENS, TURNS, groups, small_points
+
+
+def test_a_group_shares_its_prompt() -> None:
+    points = list(groups(2))
+    assert len(points) == 2 * GROUP
+    prompts = {point.trajectory.rows[0].token_ids[:PROMPT_TOKENS] for point in points}
+    assert len(prompts) == 2
+    assert {len(point.trajectory.turns) for point in points} == {TURNS}
+    assert len({point.trajectory.id for point in points}) == 2 * GROUP
+
+
+def test_small_points_are_as_many_as_asked_for() -> None:
+    points = list(small_points(20))
+    assert len({point.trajectory.id for point in points}) == 20
+    assert len({point.task.id for point in points}) == 3
+
+
+def test_a_quick_run_measures_everything() -> None:
+    done = CliRunner().invoke(app, ["pool", "--quick", "--backend", "sqlite", "--json"])
+    assert done.exit_code == 0, done.output
+    printed = json.loads(done.stdout)
+    values = {result["name"]: result["value"] for result in printed["results"]}
+    assert set(values) == {
+        "sqlite trajectories",
+        "sqlite processor time",
+        "sqlite bytes a token",
+        "sqlite of rows whole, as JSON",
+        "sqlite of rows whole, packed",
+        "sqlite get_batch",
+        "sqlite get_batch with priorities",
+        "sqlite statistics",
+        "sqlite growth of a row's time",
+        "sqlite time of a row",
+    }
+    assert values["sqlite of rows whole, as JSON"] < 0.4
+    assert all(result["bar"] is None for result in printed["results"])
