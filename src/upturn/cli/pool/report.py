@@ -29,7 +29,7 @@ from upturn.report import CoverageRow, Estimate
 from upturn.report.pool import GateRow, Group, Outcome, PassRow, Period, PoolReport, Volume, write_pool_report
 
 
-def report(
+def write_page(
     *,
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
