@@ -58,7 +58,7 @@ def test_the_next_cycle_waits_for_outcomes(desk: ModuleType, tmp_path: Path) -> 
             clock.sleep(seconds)
             if len(clock.slept) == 3:  # a person rates a call of another process
                 decision = next(iter(context.pool.decisions(tenant="default")))
-                with Pool.open(context.pool.path, beside=True) as pool:
+                with Pool.open(context.pool.location, beside=True) as pool:
                     rated = f"{decision.id}-rated"
                     pool.append(
                         replace(decision, id=rated, task_id=rated), Feedback("f", "decision", rated, "success", 1.0)

@@ -65,7 +65,8 @@ def test_sequence_numbers_of_erased_records_are_not_used_again(location: Locatio
     with Pool.open(location) as pool:
         pool.append(Task("t3", "do", "mail", "office"))
         with pool.engine.connect() as connection:
-            assert connection.execute(text("SELECT id, sequence FROM tasks")).all() == [("t1", 1), ("t3", 3)]
+            query = text("SELECT id, sequence FROM tasks ORDER BY sequence")
+            assert connection.execute(query).all() == [("t1", 1), ("t3", 3)]
         assert problems(pool) == []
 
 

@@ -10,6 +10,7 @@ from tests.pool.migration import downgrade, upgrade
 from upturn.pool import Pool, ledger_problems
 from upturn.pool.access import KeyStore
 from upturn.pool.database import writing_engine
+from upturn.pool.schema import HEAD
 from upturn.records import ApiKey, Evaluation, Release, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -58,6 +59,7 @@ def test_down_and_up_again_gives_the_same_log(path: Path) -> None:
     }  # fmt: skip
     migrate(path, "0009", is_up=True)
     assert rows(path, *LOG) == before
+    migrate(path, HEAD, is_up=True)
     assert problems(path) == []
     migrate(path, "0008", is_up=False)
     assert rows(path, "chains") == chains
