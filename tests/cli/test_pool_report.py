@@ -74,9 +74,7 @@ def test_a_page_has_the_pools_figures_and_needs_no_other_file(tmp_path: Path) ->
 
 def test_names_are_data_in_the_page(tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
-    lines = CHATS.read_text().splitlines()
-    (tmp_path / "evil.jsonl").write_text("\n".join(lines))
-    run("ingest", tmp_path / "evil.jsonl", "--format", "chat", "--pool", path, "--tenant", "a")
+    run("ingest", CHATS, "--format", "chat", "--pool", path, "--tenant", "a")
     with Pool.open(path, read_only=True) as pool:
         page = render_pool(collect(pool, "<script>alert(1)</script>.db", "a", Selection()))
     assert "<script" not in page

@@ -56,7 +56,7 @@ def write_page(
 
 def collect(pool: PoolReader, name: str, scope: Scope, selection: Selection) -> PoolReport:
     """Returns what the page shows."""
-    found, stored, periods = (
+    totals, stored, periods = (
         statistics(pool, tenant=scope, selection=selection),
         counts(pool, tenant=scope),
         history(pool, tenant=scope, selection=selection),
@@ -69,24 +69,24 @@ def collect(pool: PoolReader, name: str, scope: Scope, selection: Selection) -> 
         tenant="all tenants" if scope is ALL_TENANTS else f"tenant {scope}",
         written_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         volume=Volume(
-            trajectories=found.trajectories,
-            tasks=found.tasks,
-            turns=found.turns,
+            trajectories=totals.trajectories,
+            tasks=totals.tasks,
+            turns=totals.turns,
             decisions=stored.decisions,
             feedback=stored.feedback,
             prompt_tokens=sum(period.prompt_tokens for period in periods),
             written_tokens=sum(period.written_tokens for period in periods),
             work_seconds=sum(period.work_seconds for period in periods),
             cost_usd=call_cost(pool, tenant=scope),
-            with_tools=found.with_tools,
-            comparable=found.comparable_groups,
-            zero_variance=found.zero_variance_groups,
+            with_tools=totals.with_tools,
+            comparable=totals.comparable_groups,
+            zero_variance=totals.zero_variance_groups,
         ),
-        success=_success(found.successes, found.successes + found.failures),
+        success=_success(totals.successes, totals.successes + totals.failures),
         clean=_success(checked.clean, checked.points),
-        families=tuple(_group(row.family, row.trajectories, row.successes, row.missing) for row in found.families),
+        families=tuple(_group(row.family, row.trajectories, row.successes, row.missing) for row in totals.families),
         agents=tuple(
-            _group(row.agent_version, row.trajectories, row.successes, row.missing) for row in found.agents
+            _group(row.agent_version, row.trajectories, row.successes, row.missing) for row in totals.agents
         ),
         periods=tuple(
             Period(
@@ -96,10 +96,10 @@ def collect(pool: PoolReader, name: str, scope: Scope, selection: Selection) -> 
             )
             for period in periods
         ),
-        pass_k=tuple(PassRow(entry.k, entry.value, entry.groups) for entry in found.pass_k),
+        pass_k=tuple(PassRow(entry.k, entry.value, entry.groups) for entry in totals.pass_k),
         gates=tuple(_gate(item) for item in checked.gates),
         coverage=_coverage(coverage(pool, tenant=scope)),
-        outcomes=tuple(Outcome(outcome, count) for outcome, count in found.outcomes.items()),
+        outcomes=tuple(Outcome(outcome, count) for outcome, count in totals.outcomes.items()),
         problems=(*damage, *changes),
     )
 

@@ -76,14 +76,14 @@ def _instructions(path: Path) -> list[tuple[str, str]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
         raise typer.BadParameter(f"--held-out {str(path)!r} cannot be read: {exc}") from exc
-    found = [
+    instructions = [
         (f"line {number} of {path.name}", _instruction(line))
         for number, line in enumerate(lines, 1)
         if line.strip()
     ]
-    if not found:
+    if not instructions:
         raise typer.BadParameter(f"--held-out {str(path)!r} has no instruction")
-    return found
+    return instructions
 
 
 def _instruction(line: str) -> str:

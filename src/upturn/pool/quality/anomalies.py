@@ -42,7 +42,7 @@ def anomalies(counts: Mapping[tuple[str, str], tuple[int, int]]) -> list[Anomaly
     for (agent, family), (successes, total) in counts.items():
         if total >= MIN_TRAJECTORIES:
             by_agent[agent][family] = (successes / total, total)
-    found: list[Anomaly] = []
+    outliers: list[Anomaly] = []
     for agent, families in sorted(by_agent.items()):
         for family, (rate, total) in sorted(families.items()):
             others = [value for name, (value, _) in families.items() if name != family]
@@ -52,5 +52,5 @@ def anomalies(counts: Mapping[tuple[str, str], tuple[int, int]]) -> list[Anomaly
             error = sqrt(max(mean * (1 - mean), 1 / (4 * total)) / total)
             deviations = abs(rate - mean) / sqrt(stdev(others) ** 2 + error**2)
             if deviations > DEVIATIONS:
-                found.append(Anomaly(agent, family, rate, mean, deviations))
-    return found
+                outliers.append(Anomaly(agent, family, rate, mean, deviations))
+    return outliers

@@ -54,9 +54,9 @@ def history(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHIN
         values = (1, row.verdict == "success", row.verdict == "missing", *row[2:])
         for index, value in enumerate(values):
             entry[index] += float(value)
-    found: list[Period] = []
+    periods: list[Period] = []
     for start, (*counts, work_seconds) in sorted(sums.items()):
         trajectories, successes, missing, prompt_tokens, written_tokens = map(int, counts)
         tokens = (prompt_tokens, written_tokens)
-        found.append(Period(start, length, trajectories, successes, missing, *tokens, work_seconds))
-    return tuple(found)
+        periods.append(Period(start, length, trajectories, successes, missing, *tokens, work_seconds))
+    return tuple(periods)

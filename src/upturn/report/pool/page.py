@@ -44,7 +44,7 @@ def write_pool_report(report: PoolReport, path: Path) -> None:
 def tiles(report: PoolReport) -> Sequence[tuple[str, str, str]]:
     """The figures at the top: word, figure, and what more there is to say."""
     volume = report.volume
-    found = [
+    shown = [
         ("trajectories", f"{volume.trajectories:,}", f"of {volume.tasks:,} tasks, {volume.turns:,} turns"),
         ("success", "–" if report.success is None else percent(report.success.value), _interval(report)),
         (
@@ -56,8 +56,8 @@ def tiles(report: PoolReport) -> Sequence[tuple[str, str, str]]:
         ("time of work", duration(volume.work_seconds), "all trajectories together"),
     ]
     if volume.cost_usd is not None:
-        found.append(("cost", f"{volume.cost_usd:,.2f} USD", "of model calls whose price is known"))
-    return found
+        shown.append(("cost", f"{volume.cost_usd:,.2f} USD", "of model calls whose price is known"))
+    return shown
 
 
 def _interval(report: PoolReport) -> str:
