@@ -14,6 +14,7 @@ from upturn.cli.pool.commands import pool_app
 from upturn.cli.pool.report import collect
 from upturn.errors import StoreError
 from upturn.pool import Pool, Selection
+from upturn.pool.database import Location
 from upturn.report.pool import PoolReport, render_pool
 
 CHATS = Path(__file__).parents[1] / "data" / "pool" / "chats_small.jsonl"
@@ -26,8 +27,8 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(APP, [str(argument) for argument in arguments])
 
 
-def collected(path: Path) -> PoolReport:
-    with Pool.open(path, read_only=True) as pool:
+def collected(location: Location) -> PoolReport:
+    with Pool.open(location, read_only=True) as pool:
         return collect(pool, "talks.db", "default", Selection())
 
 
@@ -81,10 +82,9 @@ def test_names_are_data_in_the_page(tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;.db" in page
 
 
-def test_an_empty_pool_has_a_page(tmp_path: Path) -> None:
-    path = tmp_path / "pool.db"
-    Pool.open(path).close()
-    report = collected(path)
+def test_an_empty_pool_has_a_page(location: Location) -> None:
+    Pool.open(location).close()
+    report = collected(location)
     assert (report.success, report.clean, report.families, report.periods) == (None, None, (), ())
     page = render_pool(report)
     assert "holds no trajectory of this tenant" in page

@@ -1,9 +1,9 @@
 """Trajectories over the time at which they were recorded."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from upturn.pool import Pool
+from upturn.pool.database import Location
 from upturn.pool.statistics import history
 from upturn.records import Evaluation, Task, Trajectory
 
@@ -12,9 +12,9 @@ MONDAY = 1_772_409_600
 """2026-03-02 00:00 UTC."""
 
 
-def test_time_is_cut_into_hours_days_or_weeks(tmp_path: Path, make_point: MakePoint) -> None:
+def test_time_is_cut_into_hours_days_or_weeks(location: Location, make_point: MakePoint) -> None:
     now = [float(MONDAY)]
-    with Pool.open(tmp_path / "pool.db", clock=lambda: now[0]) as pool:
+    with Pool.open(location, clock=lambda: now[0]) as pool:
         for name, seconds in (("a", 30), ("b", 3_500), ("c", 2 * 3_600)):
             now[0] = MONDAY + seconds
             pool.append(*make_point(name))
