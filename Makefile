@@ -50,6 +50,7 @@ demo: $(READY)
 
 model: $(READY)
 	$(VENV)/bin/upturn model build-nano
+	$(VENV)/bin/upturn model build-tagger
 
 test: $(READY)
 	$(VENV)/bin/python -m pytest -n 2 --dist loadfile

@@ -65,6 +65,32 @@ def build_nano(  # noqa: PLR0917  # one parameter per option
     emit("model build-nano", _success_results(card.heldout), {"folder": str(target)}, as_json=as_json)
 
 
+@model_app.command("build-tagger")
+def build_tagger(
+    work: Annotated[Path, typer.Option(help="Folder for the checkpoint, from which a build resumes.")] = Path(
+        "build/tagger"
+    ),
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the tagger. Default: its folder in Upturn.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the documents and the initial weights.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Build the tagger of names, addresses and organisations: documents, training, evaluation, card."""
+    from upturn.loop.tagger import build_tagger as build
+    from upturn.pool.privacy import SHIPPED_TAGGER
+
+    target = output or SHIPPED_TAGGER
+    command = f"upturn model build-tagger --work {work} --seed {seed}"
+    with LiveView("Build the tagger") as view, resume_hint(command):
+        card = build(work, target, seed=seed, progress=view)
+    results = [Result(f"{name}_found", share, "share") for name, share in card.validation.items()]
+    results.append(
+        Result("package_bytes", float(card.bytes), "bytes", bar="<= 1500000", holds=card.bytes <= 1_500_000)
+    )
+    emit("model build-tagger", results, {"folder": str(target)}, as_json=as_json)
+
+
 def _success_results(heldout: Mapping[str, Any]) -> list[Result]:
     return [
         Result(f"{name}_success", float(figure["value"]), "share", figure["low"], figure["high"], figure["n"])

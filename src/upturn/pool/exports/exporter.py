@@ -6,6 +6,7 @@ the versions that those came from, unless they name other tenants; and the snaps
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TypeVar, cast
 
 from sqlalchemy import select
@@ -16,7 +17,7 @@ from upturn.pool.exports.arrival import arrivals, count_arrivals
 from upturn.pool.exports.borders import keep_borders
 from upturn.pool.exports.choice import Choice
 from upturn.pool.exports.form import ExportEnd, ExportHeader, LineDigest, end_line, header_line, record_line
-from upturn.pool.privacy import Replacer, anonymise, mask
+from upturn.pool.privacy import Replacer, anonymise, mask, names_of
 from upturn.pool.reader import PoolReader
 from upturn.pool.selection import EVERYTHING
 from upturn.records import (
@@ -88,7 +89,8 @@ class PoolExport:
     def _anonymous(self, record: RecordT) -> RecordT:
         clean = anonymise(record, self._replacer)
         if isinstance(record, Trajectory) and isinstance(clean, Trajectory):
-            kept = keep_borders(record, clean, lambda content: anonymise(content, self._replacer))
+            known = cache(lambda: names_of(record))  # computed where a turn has several messages
+            kept = keep_borders(record, clean, lambda content: anonymise(content, self._replacer, known=known()))
             return cast(RecordT, kept)
         return clean
 

@@ -35,7 +35,7 @@ from upturn.pool.ingestion.formats import (
 )
 from upturn.pool.ingestion.place import PlaceFinder, StoredCounts
 from upturn.pool.ingestion.recording import check_kind, open_recording, printable, unreadable
-from upturn.pool.privacy import anonymise, redact
+from upturn.pool.privacy import anonymise, names_of, redact
 from upturn.pool.row import ReadyRow, digest
 from upturn.pool.store import Pool
 from upturn.records import Task, Trajectory, fields_json
@@ -346,7 +346,8 @@ class _Import:
         """Returns the line as rows; raises RecordError. ``number``: None = the line has an id or a number."""
         task, trajectory = entry.task, entry.trajectory
         if self._options.is_anonymised:
-            task, trajectory = anonymise(task), anonymise(trajectory)
+            known = names_of(task, trajectory)
+            task, trajectory = anonymise(task, known=known), anonymise(trajectory, known=known)
         return point_of(entry.conversation, task, trajectory, self._origin, content=entry.content, number=number)
 
     def _append(self, points: Sequence[Point], imported: Imported | None = None) -> int:

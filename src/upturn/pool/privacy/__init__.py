@@ -4,7 +4,7 @@ Not here: the keys of pseudonyms (``upturn.pool.access``). Start with ``detectio
 detectors, then ``replacement``, ``pseudonym`` and ``anonymiser``.
 """
 
-from upturn.pool.privacy.anonymiser import anonymise
+from upturn.pool.privacy.anonymiser import anonymise, names_of
 from upturn.pool.privacy.content import has_findings
 from upturn.pool.privacy.detection import findings
 from upturn.pool.privacy.encoding import decodings
@@ -20,9 +20,11 @@ from upturn.pool.privacy.replacement import (
     replace_json,
     replace_text,
 )
+from upturn.pool.privacy.tagger import SHIPPED as SHIPPED_TAGGER
 
 __all__ = [
     "KEY_BYTES",
+    "SHIPPED_TAGGER",
     "Detector",
     "Finding",
     "FindingKind",
@@ -34,6 +36,7 @@ __all__ = [
     "findings",
     "has_findings",
     "mask",
+    "names_of",
     "phone_spellings",
     "redact",
     "redact_json",

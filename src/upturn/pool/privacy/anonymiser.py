@@ -4,13 +4,15 @@ A trajectory with a replacement also loses its token rows, and a call's content 
 same text. Ids and the names of agents, families and tenants stay, so that records still refer to each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic_core import from_json, to_json
 
-from upturn.pool.privacy.replacement import Replacer, mask, replace_json
+from upturn.pool.privacy.finding import Finding
+from upturn.pool.privacy.known_name import KnownNames, names_in, with_known
+from upturn.pool.privacy.replacement import Replacement, Replacer, findings_of, mask
 from upturn.records import (
     AgentVersion,
     Call,
@@ -42,14 +44,23 @@ _JSON_FIELDS: Mapping[type[Any], tuple[str, ...]] = {CallContent: ("messages", "
 """Fields with such text as JSON, by class of record."""
 
 
-def anonymise(record: RecordT, replacer: Replacer = mask) -> RecordT:
-    """Returns the record without privacy findings; the same object if it has none."""
+def anonymise(record: RecordT, replacer: Replacer = mask, *, known: KnownNames | None = None) -> RecordT:
+    """Returns the record without privacy findings; the same object if it has none.
+
+    ``known`` names are found in all its texts; None = those that it states itself (``names_of``).
+    """
     fields = from_json(fields_json(record))
-    clean = fields | {name: replace_json(fields[name], replacer) for name in _TEXT_FIELDS.get(type(record), ())}
-    clean |= {name: _json_replaced(fields[name], replacer) for name in _JSON_FIELDS.get(type(record), ())}
+    names = KnownNames(_names(type(record), fields)) if known is None else known
+
+    def find(text: str, name: str) -> list[Finding]:
+        return with_known(findings_of(text, name), names, text)
+
+    replacement = Replacement(find if names else findings_of, replacer)
+    clean = fields | {name: replacement.json(fields[name]) for name in _TEXT_FIELDS.get(type(record), ())}
+    clean |= {name: _json_replaced(fields[name], replacement) for name in _JSON_FIELDS.get(type(record), ())}
     if isinstance(record, Trajectory):
         for turn, original in zip(clean["turns"], fields["turns"], strict=True):
-            turn["message"] = _json_replaced(original["message"], replacer)
+            turn["message"] = _json_replaced(original["message"], replacement)
     if clean == fields:
         return record
     anonymous = from_fields(type(record), to_json(clean))
@@ -58,10 +69,23 @@ def anonymise(record: RecordT, replacer: Replacer = mask) -> RecordT:
     return replace(anonymous, tokens="") if isinstance(anonymous, CallContent) else anonymous
 
 
-def _json_replaced(text: str, replacer: Replacer) -> str:
+def names_of(*records: Any) -> KnownNames:
+    """Returns the names that the records state."""
+    pairs = ((type(record), from_json(fields_json(record))) for record in records)
+    return KnownNames(name for kind, fields in pairs for name in _names(kind, fields))
+
+
+def _names(kind: type[Any], fields: Mapping[str, Any]) -> Iterator[str]:
+    for name in _TEXT_FIELDS.get(kind, ()):
+        yield from names_in(fields[name])
+    for name in _JSON_FIELDS.get(kind, ()):
+        yield from names_in(from_json(fields[name]) if fields[name] else "")
+
+
+def _json_replaced(text: str, replacement: Replacement) -> str:
     """Returns JSON text with its findings replaced value by value, as one may begin next to an escape."""
     if not text:
         return text
     value: JsonValue = from_json(text)
-    clean = replace_json(value, replacer)
+    clean = replacement.json(value)
     return text if clean == value else to_json(clean).decode()

@@ -1,6 +1,7 @@
 """All findings of a text: every detector on the text as it stands and as it reads when decoded."""
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 from upturn.pool.privacy.account import cards, ibans
@@ -13,6 +14,7 @@ from upturn.pool.privacy.national_id import national_ids
 from upturn.pool.privacy.network import addresses
 from upturn.pool.privacy.phone import phones
 from upturn.pool.privacy.secret import secrets
+from upturn.pool.privacy.tagger import is_plausible, names
 
 _REACH = 300
 """Characters around something encoded that are searched again when it is decoded; longer than any identifier but
@@ -29,8 +31,13 @@ def numbers(text: str) -> list[Finding]:
     return [*cards(text, runs), *national_ids(text, runs), *phones(text, runs)]
 
 
-DETECTORS: tuple[Detector, ...] = (emails, numbers, ibans, addresses, birth_dates, secrets)
+DETECTORS: tuple[Detector, ...] = (emails, numbers, ibans, addresses, birth_dates, secrets, names)
 """All detectors. A detector is any function of a text that returns findings."""
+_OTHER_DETECTORS = tuple(detector for detector in DETECTORS if detector is not names)
+_ENCODED_WORDS = re.compile("%[0-9A-Fa-f]{2}|&[#A-Za-z]|\\\\[ux]|[\u00ad\u200b-\u200f\u2060\ufeff\uff01-\uff5e]")
+"""Encodings of letters and spaces; the tagger reads escapes such as those of quotes and new lines itself."""
+_NAMES = frozenset({"person", "address", "organisation"})
+"""Kinds whose borders are less certain than those of identifiers, which cut them."""
 
 
 def findings(text: str) -> list[Finding]:
@@ -50,13 +57,42 @@ def _search(text: str) -> list[Finding]:
     if len(text) < 4:
         return []
     matches = [finding for detector in DETECTORS for finding in detector(text)]
+    encoded = text
     for layers in decodings(text):
         decoded = layers[-1]
+        detectors = DETECTORS if _ENCODED_WORDS.search(encoded) else _OTHER_DETECTORS
+        encoded = decoded.text
         for start, stop in decoded.windows(_REACH):
             window = decoded.text[start:stop]
-            found = [finding for detector in DETECTORS for finding in detector(window)]
+            found = [finding for detector in detectors for finding in detector(window)]
             matches += [_placed(finding, start, layers) for finding in found]
-    return _merged(matches)
+    return merged(text, matches)
+
+
+def merged(text: str, matches: list[Finding]) -> list[Finding]:
+    """Returns findings ascending and disjoint; identifiers cut names and addresses, the longest gives the kind."""
+    identifiers = _merged([finding for finding in matches if finding.kind not in _NAMES])
+    spans = _merged([finding for finding in matches if finding.kind in _NAMES])
+    if not spans:
+        return identifiers
+    return sorted([*identifiers, *_cut(text, spans, identifiers)], key=lambda finding: finding.start)
+
+
+def _cut(text: str, spans: list[Finding], identifiers: list[Finding]) -> Iterator[Finding]:
+    """Yields what is left of names and addresses beside identifiers; both ascend."""
+    position = 0
+    for kind, start, stop in spans:
+        while position < len(identifiers) and identifiers[position].stop <= start:
+            position += 1
+        begin = start
+        for identifier in identifiers[position:]:
+            if identifier.start >= stop:
+                break
+            if is_plausible(kind, text[begin : identifier.start]):
+                yield Finding(kind, begin, identifier.start)
+            begin = identifier.stop
+        if begin == start or (begin < stop and is_plausible(kind, text[begin:stop])):
+            yield Finding(kind, begin, stop)
 
 
 def _placed(finding: Finding, offset: int, layers: list[Decoded]) -> Finding:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-FindingKind = Literal["email", "phone", "card", "iban", "id", "ip", "mac", "birth_date", "key"]
+FindingKind = Literal[
+    "email", "phone", "card", "iban", "id", "ip", "mac", "birth_date", "key", "person", "address", "organisation"
+]
 """``id``: numbers of persons that a state gives out, such as social security, tax, passport. ``key``: passwords,
-tokens and private keys."""
+tokens and private keys. ``person``: names, and identifiers that are made of a name."""
 
 
 class Finding(NamedTuple):

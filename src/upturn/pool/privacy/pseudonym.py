@@ -14,6 +14,7 @@ nobody can compute a pseudonym, or tell whether two of them were made from the s
 | mac | 02:00:00:… | 2^24 |
 | birth_date | 1 January of the year | a year is no pseudonym, but less exact |
 | key | ``key-`` and 12 hexadecimal digits | 2^48 |
+| person, address, organisation | a made-up word for each word, digits for digits | 512,000 words |
 
 Where few pseudonyms exist, two identifiers may get the same one. Detection knows pseudonyms and does not report
 them.
@@ -33,6 +34,7 @@ from upturn.pool.privacy.finding import FindingKind
 from upturn.pool.privacy.marks import mark_card, mark_iban, mark_id
 from upturn.pool.privacy.national_id import is_number_of_person
 from upturn.pool.privacy.replacement import mask
+from upturn.pool.privacy.tagger import made_name
 
 KEY_BYTES = 32
 _ATTEMPTS = 200
@@ -43,6 +45,7 @@ _GROUPS: Mapping[FindingKind, Sequence[Sequence[int]]] = {
     "id": ((3, 2, 4), (3, 3, 3), (3, 3, 3, 2), (2, 2, 2, 3, 2), (2, 2, 2, 2, 1), (4, 4, 4), (1, 2, 2, 2, 3, 3, 2)),
 }
 """Sizes of the groups that numbers are written in."""
+_NAMES = frozenset({"person", "address", "organisation"})
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -59,13 +62,21 @@ class Pseudonymiser:
         plain = text
         for layers in decodings(text):
             plain = layers[-1].text
+        if kind in _NAMES:
+            name = made_name(kind, plain, lambda word: _Stream(self._key, f"name\0{word}").below)
+            return _encoded_as(text, plain, name) if not findings(name) else mask(kind, text)
         identifier = _normal_form(kind, plain)
         for attempt in range(_ATTEMPTS):
             stream = _Stream(self._key, f"{kind}\0{identifier}\0{attempt}")
             candidate = _MAKERS[kind](plain, stream)
             if not any(findings(spelt) or is_number_of_person(spelt) for spelt in _spellings(kind, candidate)):
-                return quote(candidate, safe=" ()") if "%" in text and plain != text else candidate
+                return _encoded_as(text, plain, candidate)
         return mask(kind, text)
+
+
+def _encoded_as(text: str, plain: str, candidate: str) -> str:
+    """Returns the pseudonym percent-encoded if the original is."""
+    return quote(candidate, safe=" ()") if "%" in text and plain != text else candidate
 
 
 def _spellings(kind: FindingKind, candidate: str) -> Iterator[str]:
