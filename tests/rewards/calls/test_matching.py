@@ -119,9 +119,9 @@ def test_calls_too_many_too_few_and_of_another_name() -> None:
 
 def test_without_a_tool_the_accepted_values_decide_on_types() -> None:
     (gold,) = read_gold_calls([{"f": {"x": [1, "one"]}}])
+    values: list[JsonValue] = [1, "ONE", 2, "two", [1], True]
     kinds = [
-        [fault.kind for fault in match_calls([Action("", "f", {"x": value})], [gold]).faults]
-        for value in (1, "ONE", 2, "two", [1], True)
+        [fault.kind for fault in match_calls([Action("", "f", {"x": value})], [gold]).faults] for value in values
     ]
     assert kinds == [[], [], ["value"], ["value"], ["type"], ["type"]]
 

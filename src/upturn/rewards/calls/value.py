@@ -36,7 +36,7 @@ def type_of(value: JsonValue) -> str:
             return "number"
         case str():
             return "string"
-        case list() | tuple():
+        case list():
             return "array"
     return "object"
 
@@ -59,7 +59,7 @@ def type_fault(value: JsonValue, schema: object) -> str:
 
 
 def _nested_fault(value: JsonValue, schema: Mapping[str, Any]) -> str:
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         faults = {f"[{index}]": type_fault(item, schema.get("items")) for index, item in enumerate(value)}
     elif isinstance(value, Mapping):
         properties = schema.get("properties")
@@ -87,7 +87,7 @@ def is_same_value(value: JsonValue, other: JsonValue) -> bool:
     """
     if isinstance(value, str) and isinstance(other, str):
         return plain(value) == plain(other)
-    if isinstance(value, list | tuple) and isinstance(other, list | tuple):
+    if isinstance(value, list) and isinstance(other, list):
         return len(value) == len(other) and all(map(is_same_value, value, other))
     if isinstance(value, Mapping) and isinstance(other, Mapping):
         return value.keys() == other.keys() and all(is_same_value(value[name], other[name]) for name in value)
