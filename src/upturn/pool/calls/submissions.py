@@ -54,8 +54,9 @@ def set_states(pool: Pool, task_ids: Sequence[str], state: SubmissionState, reas
     """Changes the state of these tasks; one that begins to run keeps its note."""
 
     def change(connection: Connection) -> None:
-        values = {"state": state, "updated_at": time.time()}
-        values |= {} if state == "running" else {"reason": reason}
+        values: dict[str, str | float] = {"state": state, "updated_at": time.time()}
+        if state != "running":
+            values["reason"] = reason
         connection.execute(update(submissions).where(submissions.c.task_id.in_(task_ids)), values)
 
     pool.write(change)
