@@ -1,7 +1,7 @@
 """``upturn pool policy``."""
 
 from time import time
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -26,6 +26,10 @@ def policy(  # noqa: PLR0913  a command's parameters are its options
         str,
         typer.Option("--replace-by", help="What stands for it at write: masks or pseudonyms."),
     ] = "",
+    share: Annotated[
+        bool | None,
+        typer.Option("--share/--no-share", help="Whether other tenants may train on its anonymised records."),
+    ] = None,
     who: Who = "",
     why: Why = "",
     as_json: AsJson = False,
@@ -35,6 +39,7 @@ def policy(  # noqa: PLR0913  a command's parameters are its options
     Creates the pool if there is none. A gateway that runs follows a change within a second.
     """
     changes = _changes({"anonymise": anonymise, "replace_by": replace_by})
+    changes |= {} if share is None else {"share": share}
     if changes and not why.strip():
         raise ConfigError(["a change of a tenant's policy needs its reason; give --why"])
     if changes and not pool_exists(pool):
@@ -44,14 +49,19 @@ def policy(  # noqa: PLR0913  a command's parameters are its options
             now = set_policy(opened, changes, tenant=tenant, who=who or user_name(), why=why, when=time())
         else:
             now = current_policy(opened.engine, tenant=tenant)
-    details: dict[str, JsonValue] = {"tenant": tenant, "anonymise": now.anonymise, "replace_by": now.replace_by}
+    details: dict[str, JsonValue] = {
+        "tenant": tenant,
+        "anonymise": now.anonymise,
+        "replace_by": now.replace_by,
+        "share": now.share,
+    }
     emit("pool policy", [], details, as_json=as_json)
 
 
 def _changes(given: dict[str, str]) -> dict[str, JsonValue]:
     """Returns the given values; raises UnknownNameError."""
     for name, value in given.items():
-        allowed = _CHOICES[name].__args__
+        allowed = get_args(_CHOICES[name])
         if value and value not in allowed:
             option = name.replace("_", "-")
             raise UnknownNameError(f"--{option} must be one of {', '.join(allowed)}, got {value!r}")

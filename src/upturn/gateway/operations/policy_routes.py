@@ -20,6 +20,8 @@ class PolicyBody(ActBody):
     exported."""
     replace_by: ReplacedBy | None = None
     """What stands for them when they are replaced before anything is stored."""
+    share: bool | None = None
+    """Whether other tenants may train on its anonymised records."""
 
 
 class PolicyEntry(BaseModel):
@@ -28,6 +30,7 @@ class PolicyEntry(BaseModel):
     tenant: str
     anonymise: AnonymisedAt
     replace_by: ReplacedBy
+    share: bool
 
 
 def policy_routes(operators: Operators, border: Border) -> APIRouter:
@@ -61,4 +64,4 @@ _CHANGES = [name for name in PolicyBody.model_fields if name not in ActBody.mode
 
 
 def _entry(tenant: str, policy: TenantPolicy) -> PolicyEntry:
-    return PolicyEntry(tenant=tenant, anonymise=policy.anonymise, replace_by=policy.replace_by)
+    return PolicyEntry(tenant=tenant, anonymise=policy.anonymise, replace_by=policy.replace_by, share=policy.share)

@@ -3,13 +3,14 @@
 ``Border`` applies it to what services store; exports and training ask ``current_policy``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
 from typing import Literal, TypeAlias, TypeVar
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, Engine, select
 
+from upturn.errors import SharingError
 from upturn.pool.access.acts import append_act
 from upturn.pool.access.pseudonym_keys import pseudonym_key
 from upturn.pool.database import operator_transaction
@@ -36,6 +37,8 @@ class TenantPolicy:
     """``write``: personal data and secrets are replaced before anything is stored."""
     replace_by: ReplacedBy = "masks"
     """What stands for them when they are replaced before anything is stored."""
+    share: bool = False
+    """Whether other tenants may train on its anonymised records."""
 
 
 def current_policies(engine: Engine) -> dict[str, TenantPolicy]:
@@ -53,6 +56,17 @@ def _policies(connection: Connection) -> dict[str, TenantPolicy]:
 def current_policy(engine: Engine, *, tenant: str) -> TenantPolicy:
     """Returns the policy of a tenant."""
     return current_policies(engine).get(tenant, TenantPolicy())
+
+
+def check_sharing(engine: Engine, tenants: Sequence[str]) -> None:
+    """Raises SharingError unless all of the tenants let others train on their anonymised records."""
+    policies = current_policies(engine)
+    closed = [name for name in tenants if name not in policies or not policies[name].share]
+    if closed:
+        raise SharingError(
+            f"{', '.join(map(repr, closed))} {'has' if len(closed) == 1 else 'have'} not opted in to training by "
+            "other tenants; leave out what is not shared, or ask its administrator for `upturn pool policy --share`"
+        )
 
 
 def set_policy(
