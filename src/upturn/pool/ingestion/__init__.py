@@ -4,6 +4,7 @@ Not here: feedback files (``upturn.pool.feedback``), and exports of a pool (``up
 ``importer``.
 """
 
+from upturn.pool.ingestion.borders import keep_borders
 from upturn.pool.ingestion.importer import IngestOptions, check_source, earlier_report, ingest
 from upturn.pool.ingestion.quarantine import QuarantinedLine, drop_quarantined, quarantined_lines
 from upturn.pool.ingestion.received import Received, receive_traces
@@ -21,6 +22,7 @@ __all__ = [
     "earlier_report",
     "ingest",
     "is_imported",
+    "keep_borders",
     "printable",
     "quarantined_lines",
     "receive_traces",
