@@ -1,7 +1,7 @@
 """``upturn pool policy``."""
 
 from time import time
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -51,7 +51,7 @@ def policy(  # noqa: PLR0913  a command's parameters are its options
 def _changes(given: dict[str, str]) -> dict[str, JsonValue]:
     """Returns the given values; raises UnknownNameError."""
     for name, value in given.items():
-        allowed = _CHOICES[name].__args__
+        allowed = get_args(_CHOICES[name])
         if value and value not in allowed:
             option = name.replace("_", "-")
             raise UnknownNameError(f"--{option} must be one of {', '.join(allowed)}, got {value!r}")
