@@ -40,9 +40,9 @@ async def test_everything_that_clients_send_is_stored_anonymised(tmp_path: Path)
     folder.mkdir()
     async with live(config_of(folder / "pool.db")) as desk:
         shown = await desk.client.get("/v1/admin/policy")
-        assert shown.json() == {"tenant": "default", "anonymise": "export", "replace_by": "masks"}
+        assert shown.json() == {"tenant": "default", "anonymise": "export", "replace_by": "masks", "share": False}
         changed = await desk.client.post("/v1/admin/policy", json={"anonymise": "write", **WHY})
-        assert changed.json() == {"tenant": "default", "anonymise": "write", "replace_by": "masks"}
+        assert changed.json() == {"tenant": "default", "anonymise": "write", "replace_by": "masks", "share": False}
         again = await desk.client.post("/v1/admin/policy", json={"anonymise": "write", **WHY})
         assert again.json() == changed.json()
         body = {"model": "clerk", "messages": [{"role": "user", "content": f"I am {MAIL}"}]}
@@ -77,7 +77,7 @@ async def test_everything_that_clients_send_is_stored_anonymised(tmp_path: Path)
     ("body", "status", "message"),
     [
         ({"anonymise": "write"}, 400, "why"),
-        ({**WHY}, 400, "nothing to change; give one of anonymise, replace_by"),
+        ({**WHY}, 400, "nothing to change; give one of anonymise, replace_by, share"),
         ({"anonymise": "never", **WHY}, 400, "anonymise"),
         ({"anonymise": "write", "tenant": "other", **WHY}, 400, "tenant"),
     ],
@@ -99,6 +99,11 @@ async def test_an_administrator_decides_for_the_tenant_of_the_key_alone(tmp_path
         refused = await desk.client.post("/v1/admin/policy", json=body, headers=bearer(operator))
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "permission_denied")
         changed = await desk.client.post("/v1/admin/policy", json=body, headers=bearer(admin))
-        assert changed.json() == {"tenant": "shop", "anonymise": "write", "replace_by": "pseudonyms"}
+        assert changed.json() == {
+            "tenant": "shop",
+            "anonymise": "write",
+            "replace_by": "pseudonyms",
+            "share": False,
+        }
         assert desk.gateway.service.border.replacer("shop") is not None
         assert desk.gateway.service.border.replacer("default") is None
