@@ -202,6 +202,7 @@ def distributed_names() -> dict[str, Any]:
 
 
 NAMES: dict[str, Callable[[], dict[str, Any]]] = {
+    "evaluation.md: from random import Random": dict,
     "sandbox.md: import asyncio": dict,
     "models.md: from upturn.training.algorithms.grpo import run_grpo": distributed_names,
     "pool.md: from upturn.pool import Pool, Selection": pool_names,
@@ -240,6 +241,8 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert last.candidate_tasks + last.control_tasks == 9
     elif "release" in names:
         assert names["release"].state == "promoted"
+    if "match" in names:
+        assert [(fault.kind, fault.parameter) for fault in names["match"].faults] == [("type", "days")]
     if "estimate" in names:
         assert names["estimate"].low < 0.5 < names["estimate"].high
     if "best" in names:
