@@ -28,7 +28,7 @@ def written(folder: Path, text: str | bytes, name: str = "a.csv") -> Path:
 
 def read(content: bytes) -> list[Line]:
     def opened() -> AbstractContextManager[Any]:
-        return nullcontext(io.BufferedReader(io.BytesIO(content)))  # type: ignore[arg-type]  # a raw file
+        return nullcontext(io.BufferedReader(io.BytesIO(content)))
 
     return list(READERS["outcomes"](opened, Defaults()))
 
