@@ -32,8 +32,10 @@ from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, t
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
-from upturn.pool.statistics import counts, statistics
+from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
+from upturn.pool.tagging import change_tags, tags_of, tasks_of
+from upturn.pool.tags import TagChange
 from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
 from upturn.pool.transition import Assignment, State, Transition, transitions, transitions_of
 
@@ -74,8 +76,10 @@ __all__ = [
     "State",
     "States",
     "SuccessIndex",
+    "TagChange",
     "Transcript",
     "Transition",
+    "change_tags",
     "check_source",
     "copy_pool",
     "correction_pairs",
@@ -108,9 +112,12 @@ __all__ = [
     "redraw",
     "rows_of",
     "statistics",
+    "tag_statistics",
+    "tags_of",
     "take_snapshot",
     "take_snapshot_of",
     "task_question",
+    "tasks_of",
     "trajectory_ratings",
     "transcript",
     "transitions",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from upturn.pool.ingestion.formats import Conversation
 from upturn.pool.quality import IMPORTED
 from upturn.pool.row import ReadyRow, digest, ready_row
+from upturn.pool.tags import imported_tag
 from upturn.records import Evaluation, Task, Trajectory
 
 _ID_LENGTH = 32
@@ -25,6 +26,8 @@ class Point(NamedTuple):
     task: ReadyRow
     trajectory: ReadyRow
     evaluation: ReadyRow
+    tags: tuple[ReadyRow, ...] = ()
+    """Feedback on the task, see ``pool.tags``."""
 
 
 def task_of(conversation: Conversation, origin: Origin) -> Task:
@@ -88,4 +91,5 @@ def point_of(
         costs={},
         score=reward,
     )
-    return Point(ready_row(task), ready_row(trajectory), ready_row(evaluation))
+    tags = [imported_tag(task.id, tag, tenant=origin.tenant) for tag in conversation.tags]
+    return Point(ready_row(task), ready_row(trajectory), ready_row(evaluation), tuple(map(ready_row, tags)))
