@@ -1,6 +1,6 @@
 """Trajectories and successes by tag of their tasks."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import case, func, select
 
@@ -24,7 +24,7 @@ def tag_statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EV
     tags = tags_until().subquery("tags")
     selected = select_trajectories(selection, tenant, until=2**62).subquery("selected")
 
-    def number_of(verdict: str) -> func.sum:
+    def number_of(verdict: str) -> Any:
         return func.sum(case((selected.c.verdict == verdict, 1), else_=0))
 
     numbers = (func.count(selected.c.task_id.distinct()), func.count(), number_of("success"), number_of("missing"))

@@ -68,7 +68,7 @@ def conversation_of(recorded: Recorded, defaults: Defaults, family: str) -> Conv
         identity=recorded.identity,
         tools=recorded.tools,
         tags=tags,
-        extra=recorded.extra | ({"other_tags": others} if others else {}),
+        extra={**recorded.extra} | ({"other_tags": others} if others else {}),
     )
 
 
