@@ -35,7 +35,7 @@ from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, t
 from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
 from upturn.pool.tagging import change_tags, tags_of, tasks_of
-from upturn.pool.tags import TagChange
+from upturn.pool.tags import TAG_RULE, TagChange, is_tag
 from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
 from upturn.pool.transition import Assignment, State, Transition, transitions, transitions_of
 
@@ -44,6 +44,7 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "TAG_RULE",
     "Assignment",
     "Axis",
     "Batch",
@@ -98,6 +99,7 @@ __all__ = [
     "inspect",
     "integrity_problems",
     "is_imported",
+    "is_tag",
     "ledger_problems",
     "location_of",
     "missing_reward",

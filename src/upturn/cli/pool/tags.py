@@ -6,8 +6,7 @@ import typer
 
 from upturn.cli.options import POOL_PATH, AsJson, PoolPath, Tenant, Why
 from upturn.cli.output import emit, show_table
-from upturn.pool import Pool, change_tags, tags_of, tasks_of
-from upturn.pool.tags import TAG_RULE, is_tag
+from upturn.pool import TAG_RULE, Pool, change_tags, is_tag, tags_of, tasks_of
 from upturn.records import JsonValue, Result
 
 Tags = Annotated[
