@@ -208,6 +208,7 @@ NAMES: dict[str, Callable[[], dict[str, Any]]] = {
     "models.md: from upturn.training.algorithms.grpo import run_grpo": distributed_names,
     "pool.md: from upturn.pool import Pool, Selection": pool_names,
     "batches.md: from upturn.pool import BatchCriteria, Pool, Priorities, freeze_batch, get_batch, redraw": dict,
+    "similar.md: from upturn.pool import Pool, Question, SuccessIndex": dict,
     "routing.md: from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RoutingOutcome, "
     "RunKey": dict,
     "routing.md: from upturn.arbiter import LoggedOutcome, always, self_normalised": log_names,
