@@ -169,7 +169,9 @@ def _components(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     """Rewards and costs that the configuration names and the verifier does not give."""
     families = tuple(family for family in config.tasks.families if family in kit.families) or tuple(kit.families)
     task = next(draw_tasks(kit, seed=config.run.seed, split="train", families=families), None)
-    evaluation = None if task is None else idle_evaluation(kit, task)
+    if task is None:
+        return
+    evaluation = idle_evaluation(kit, task)
     if evaluation is None:
         return
     if evaluation.verdict != "missing":
