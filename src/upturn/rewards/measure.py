@@ -11,7 +11,7 @@ from upturn.config import MeasureKind, MeasureSettings
 from upturn.records import Evaluation, Trajectory
 from upturn.rewards.acceptance import format_reward
 from upturn.rewards.budget import LCPO_ALPHA, LCPO_DELTA, cosine_length, lcpo_exact, lcpo_max, repetition, within
-from upturn.rewards.calls.use import repeated_calls, use_bonus
+from upturn.rewards.calls import repeated_calls, use_bonus
 from upturn.rewards.similarity import words
 
 Measure = Callable[[MeasureSettings, Trajectory, Evaluation], float | None]
