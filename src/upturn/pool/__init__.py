@@ -41,8 +41,10 @@ from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.sharing import learnable_in
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
-from upturn.pool.statistics import counts, statistics
+from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
+from upturn.pool.tagging import change_tags, tags_of, tasks_of
+from upturn.pool.tags import TAG_RULE, TagChange, is_tag
 from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
 from upturn.pool.transition import Assignment, State, Transition, transitions, transitions_of
 
@@ -51,6 +53,7 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "TAG_RULE",
     "Assignment",
     "Axis",
     "Batch",
@@ -83,8 +86,10 @@ __all__ = [
     "State",
     "States",
     "SuccessIndex",
+    "TagChange",
     "Transcript",
     "Transition",
+    "change_tags",
     "check_source",
     "copy_pool",
     "correction_pairs",
@@ -103,6 +108,7 @@ __all__ = [
     "inspect",
     "integrity_problems",
     "is_imported",
+    "is_tag",
     "learnable_in",
     "ledger_problems",
     "location_of",
@@ -119,9 +125,12 @@ __all__ = [
     "redraw",
     "rows_of",
     "statistics",
+    "tag_statistics",
+    "tags_of",
     "take_snapshot",
     "take_snapshot_of",
     "task_question",
+    "tasks_of",
     "trajectory_ratings",
     "transcript",
     "transitions",
