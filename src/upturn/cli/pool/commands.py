@@ -9,8 +9,7 @@ from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
 from upturn.cli.pool.lineage import show_lineage
 from upturn.cli.pool.move import move
-from upturn.cli.pool.policy import policy
-from upturn.cli.pool.privacy import forget, report, shred
+from upturn.cli.pool.privacy import forget, policy, report, shred
 from upturn.cli.pool.pruning import prune_old
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
