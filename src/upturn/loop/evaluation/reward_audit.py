@@ -47,12 +47,9 @@ def _rewards(folder: Path) -> RewardConfig:
 def _quality(folder: Path) -> list[Quality]:
     """The held-out evaluations on the curve that have an interval."""
     curve = folder / CURVE_FILE
-    values = [
-        (point.units, *(point.metrics.get(name) for name in ("score", "score_low", "score_high")))
-        for point in (read_curve(curve) if curve.exists() else ())
-    ]
-    return [
-        Quality(units, score, low, high)
-        for units, score, low, high in values
-        if score is not None and low is not None and high is not None
-    ]
+    found = list[Quality]()
+    for point in read_curve(curve) if curve.exists() else ():
+        score, low, high = (point.metrics.get(name) for name in ("score", "score_low", "score_high"))
+        if score is not None and low is not None and high is not None:
+            found.append(Quality(point.units, score, low, high))
+    return found
