@@ -9,7 +9,7 @@ final answers, ``junit`` reads reports of tests, ``audit`` finds what moved in t
 
 from upturn.rewards.acceptance import acceptance_rate, acceptance_with_format, format_reward, random_acceptance
 from upturn.rewards.answer import is_same_answer, normalised_answer
-from upturn.rewards.audit import RewardAudit, audit_rewards
+from upturn.rewards.audit import Quality, RewardAudit, audit_rewards
 from upturn.rewards.budget import cosine_length, lcpo_exact, lcpo_max, repetition, soft_overlong, within
 from upturn.rewards.judge import Judgement, ModelJudge
 from upturn.rewards.junit import TestReport, read_junit
@@ -33,6 +33,7 @@ __all__ = [
     "Judgement",
     "ModelJudge",
     "Part",
+    "Quality",
     "RewardAudit",
     "Rubric",
     "Sequential",

@@ -7,8 +7,7 @@ from upturn.config import RewardConfig, parse_settings
 from upturn.errors import TrainingError
 from upturn.pool import Pool, Scope
 from upturn.pool.statistics import rollout_evaluations
-from upturn.rewards import RewardAudit, audit_rewards, configured_rubric, configured_score
-from upturn.rewards.audit import Quality
+from upturn.rewards import Quality, RewardAudit, audit_rewards, configured_rubric, configured_score
 from upturn.training.runs import CURVE_FILE, read_curve
 
 
