@@ -184,7 +184,7 @@ async def test_a_queue_that_stops_as_a_task_arrives_ends(
     monkeypatch.setattr(Pool, "has_one_writer", False)  # only then it looks for tasks of others while it waits
     queue = TaskQueue(run.pool, run.service)
     queue.start()
-    while not queue._is_wanted._waiters:  # type: ignore[attr-defined]
+    while not queue._is_wanted._waiters:
         await asyncio.sleep(0)
     queue._is_wanted.set()
     for _ in range(turns):
