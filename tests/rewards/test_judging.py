@@ -12,6 +12,7 @@ from upturn.rewards.judging import (
     Compared,
     ModelPairJudge,
     Pair,
+    PairJudgement,
     Verdict,
     centred_by_judge,
     check_diversity,
@@ -230,7 +231,7 @@ def test_a_model_names_the_winner_or_is_asked_again(
 
 
 def test_recorded_verdicts_are_replayed() -> None:
-    recorded = []
+    recorded = list[PairJudgement]()
     judge = ModelPairJudge(Answers('{"winner": "A"}', '{"winner": "A"}'), "?", recorder=recorded.append)
     compared = compare_pairs(judge, [PAIR])
     assert compare_pairs(replay(recorded), [PAIR]) == compared

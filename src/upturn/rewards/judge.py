@@ -88,8 +88,9 @@ def answer_text(model: Answering, request: ModelRequest, seconds: float) -> str:
 def read_score(text: str) -> float | None:
     """The ``score`` of the last JSON object in the text that has one; None where it is not in [0, 1]."""
     score = (last_object(text, "score") or {}).get("score")
-    is_number = isinstance(score, int | float) and not isinstance(score, bool)
-    return float(score) if is_number and 0 <= score <= 1 else None
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return None
+    return float(score) if 0 <= score <= 1 else None
 
 
 def last_object(text: str, key: str) -> dict[str, Any] | None:
