@@ -4,11 +4,12 @@ Not here: the keys of pseudonyms (``upturn.pool.access``). Start with ``detectio
 detectors, then ``replacement``, ``pseudonym`` and ``anonymiser``.
 """
 
-from upturn.pool.privacy.anonymiser import anonymise, names_of
+from upturn.pool.privacy.anonymiser import anonymise, names_of, replacement_of
 from upturn.pool.privacy.content import has_findings
 from upturn.pool.privacy.detection import findings
 from upturn.pool.privacy.encoding import decodings
 from upturn.pool.privacy.finding import Detector, Finding, FindingKind
+from upturn.pool.privacy.known_name import KnownNames
 from upturn.pool.privacy.phone import phone_spellings
 from upturn.pool.privacy.pseudonym import KEY_BYTES, Pseudonymiser
 from upturn.pool.privacy.replacement import (
@@ -28,6 +29,7 @@ __all__ = [
     "Detector",
     "Finding",
     "FindingKind",
+    "KnownNames",
     "Pseudonymiser",
     "Replacement",
     "Replacer",
@@ -42,4 +44,5 @@ __all__ = [
     "redact_json",
     "replace_json",
     "replace_text",
+    "replacement_of",
 ]

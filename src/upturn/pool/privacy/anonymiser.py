@@ -35,7 +35,7 @@ _TEXT_FIELDS: Mapping[type[Any], tuple[str, ...]] = {
     Call: ("error",),
     Trajectory: ("turns", "final_observation", "final_state", "error"),
     Evaluation: ("gates",),
-    Feedback: ("comment",),
+    Feedback: ("comment", "metric"),
     AgentVersion: ("prompt", "parameters"),
 }
 """Fields with text of people, agents or environments, by class of record."""
@@ -52,10 +52,7 @@ def anonymise(record: RecordT, replacer: Replacer = mask, *, known: KnownNames |
     fields = from_json(fields_json(record))
     names = KnownNames(_names(type(record), fields)) if known is None else known
 
-    def find(text: str, name: str) -> list[Finding]:
-        return with_known(findings_of(text, name), names, text)
-
-    replacement = Replacement(find if names else findings_of, replacer)
+    replacement = replacement_of(names, replacer)
     clean = fields | {name: replacement.json(fields[name]) for name in _TEXT_FIELDS.get(type(record), ())}
     clean |= {name: _json_replaced(fields[name], replacement) for name in _JSON_FIELDS.get(type(record), ())}
     if isinstance(record, Trajectory):
@@ -67,6 +64,15 @@ def anonymise(record: RecordT, replacer: Replacer = mask, *, known: KnownNames |
     if isinstance(anonymous, Trajectory):
         return replace(anonymous, rows=())
     return replace(anonymous, tokens="") if isinstance(anonymous, CallContent) else anonymous
+
+
+def replacement_of(known: KnownNames, replacer: Replacer) -> Replacement:
+    """Returns what replaces findings and known names in texts."""
+
+    def find(text: str, name: str) -> list[Finding]:
+        return with_known(findings_of(text, name), known, text)
+
+    return Replacement(find if known else findings_of, replacer)
 
 
 def names_of(*records: Any) -> KnownNames:
