@@ -71,6 +71,10 @@ _ENCODINGS: Mapping[str, Callable[[str], str]] = {
 }
 
 
+NAMES = "names"
+"""The form of documents with names, addresses and organisations."""
+
+
 class Document(NamedTuple):
     """A text with known identifiers."""
 
@@ -78,7 +82,7 @@ class Document(NamedTuple):
     identifiers: tuple[tuple[str, int, int], ...]
     """Kind, start and stop of each."""
     form: str
-    """How the template was written: plain, or the name of the encoding."""
+    """How the template was written: plain, the name of the encoding, or ``NAMES``."""
 
 
 def make_document(source: random.Random, template: str) -> Document:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.privacy.documents import Document
+from benchmarks.privacy.documents import NAMES, Document
 from benchmarks.privacy.people import Person, make_listed, make_native, make_person
 
 _FILE = Path(__file__).parent / "name_templates.txt"
@@ -36,7 +36,7 @@ _MAKERS: Mapping[str, tuple[str, Callable[[random.Random, Person], str]]] = {
 
 
 def make_name_document(source: random.Random, template: str) -> Document:
-    """Returns the template with names; its form is ``names``."""
+    """Returns the template with names; its form is ``NAMES``."""
     text, names, end = "", [], 0
     for match in _PLACEHOLDER.finditer(template):
         text += template[end : match.start()]
@@ -49,7 +49,7 @@ def make_name_document(source: random.Random, template: str) -> Document:
             value = value.replace("\n", "\\n")
         names.append((kind, len(text), len(text) + len(value)))
         text, end = text + value, match.end()
-    return Document(text + template[end:], tuple(names), "names")
+    return Document(text + template[end:], tuple(names), NAMES)
 
 
 def make_name_documents(count: int, seed: int) -> list[Document]:

@@ -1,13 +1,18 @@
 """``python -m benchmarks privacy``: the documents are what they say, and the detectors hold their bars on them."""
 
 import json
+import re
 
 import typer
 from typer.testing import CliRunner
 
 from benchmarks.commands.privacy import bench_privacy
-from benchmarks.privacy.documents import TEMPLATES, make_documents
-from benchmarks.privacy.measurement import measure_recall
+from benchmarks.privacy.documents import NAMES, TEMPLATES, make_documents
+from benchmarks.privacy.measurement import measure_recall, measure_untouched, names_of_texts
+from benchmarks.privacy.name_documents import make_name_documents
+from benchmarks.privacy.name_list import name_list_detector
+from benchmarks.privacy.people import all_names
+from upturn.loop.tagger import all_names as trained_names
 from upturn.pool.privacy import Finding
 
 
@@ -27,6 +32,32 @@ def test_recall_counts_whole_identifiers_and_other_words() -> None:
     assert (missing.found["email"], missing.whole["email"]) == (0, 1)
     all_of_it = measure_recall(documents, lambda text: [Finding("email", 0, len(text))])
     assert (all_of_it.found["email"], all_of_it.untouched, all_of_it.words) == (1, 0, 13)
+
+
+def test_names_of_the_evaluation_are_not_those_of_the_training() -> None:
+    trained = {part.casefold() for name in trained_names("train") for part in re.split(r"[ '’-]", name)}
+    assert not {name.casefold() for name in all_names()} & trained
+    assert len(all_names()) > 500
+
+
+def test_documents_with_names_name_them() -> None:
+    documents = make_name_documents(70, seed=1)
+    assert documents == make_name_documents(70, seed=1)
+    kind, start, stop = documents[0].identifiers[0]
+    assert (kind, documents[0].form) == ("person", NAMES)
+    assert (
+        documents[0].text
+        == f"Morning all, {documents[0].text[start:stop]} is off sick{documents[0].text[stop + 12 :]}"
+    )
+    texts = ['{"first_name": "Mia", "address1": "9 Elm Way"} id is mia_novak_1234']
+    names = names_of_texts(texts)
+    assert names == {"mia", "novak", "elm", "way"}
+    assert measure_untouched(["Mia: Elm yes mia_novak_1234."], lambda _: (), names).words == 1
+
+
+def test_name_list_finds_its_names_alone() -> None:
+    text = "Maria met maria and Zzyzx"
+    assert [text[start:stop] for _, start, stop in name_list_detector()(text)] == ["Maria"]
 
 
 def test_detectors_hold_the_bars() -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from upturn.loop.progress import NoProgress
 from upturn.loop.tagger import Size, build_tagger
-from upturn.loop.tagger.corpus import labels_of, make_block
+from upturn.loop.tagger.corpus import labels_of, make_block, make_lexicon
 from upturn.loop.tagger.document import Marked, make_document, templates, unmarked
 from upturn.loop.tagger.fit import forward, gradients, initial
 from upturn.loop.tagger.mark import marked
-from upturn.pool.privacy.tagger import LABELS, load_tagger
+from upturn.pool.privacy.tagger import LABELS, Lexicon, load_tagger
 
 SMALL = Size(steps=3, block_tokens=9_000, documents=5)
 
@@ -57,7 +57,7 @@ def test_every_template_can_be_filled() -> None:
 
 
 def test_gradients_agree_with_differences() -> None:
-    block = make_block("gradients", "train", 300)
+    block = make_block("gradients", "train", 300, Lexicon(*make_lexicon(0, 1000)))
     part = slice(10, 200)
     parameters = initial(0)
     weights = np.ones(len(LABELS), np.float32)

@@ -4,5 +4,6 @@ Not here: the tagger itself (``upturn.pool.privacy.tagger``). Start with ``build
 """
 
 from upturn.loop.tagger.build import Size, TaggerCard, build_tagger
+from upturn.loop.tagger.name import all_names
 
-__all__ = ["Size", "TaggerCard", "build_tagger"]
+__all__ = ["Size", "TaggerCard", "all_names", "build_tagger"]

@@ -28,6 +28,9 @@ _LOWEST_RATE = 0.02
 """Share of the learning rate at the end."""
 _CHANGE, _CERTAIN = 1.0, 6.0
 """Costs of decoding in natural logarithms."""
+_UNKNOWN = 3.0
+"""Likewise for a person, where a word with a capital is in no list; chosen on the documents of validation and texts
+without names."""
 _LABEL_WEIGHTS = np.ones(len(LABELS), np.float32)
 _USUAL_QUANTILE = 0.9999
 _CALIBRATION_TOKENS = 30_000
@@ -85,7 +88,7 @@ def build_tagger(work: Path, target: Path, *, seed: int, progress: Progress, siz
     made = forward(parameters, calibration, slice(0, len(calibration.numbers)))
     usual = (float(np.quantile(made.first, _USUAL_QUANTILE)), float(np.quantile(made.second, _USUAL_QUANTILE)))
     weights, scale = quantised(parameters, usual, hashes)
-    costs = Costs(round(_CHANGE * scale), round(_CERTAIN * scale), (0,) * len(LABELS))
+    costs = Costs(round(_CHANGE * scale), round(_CERTAIN * scale), (0,) * len(LABELS), round(_UNKNOWN * scale))
     progress.stage("Validation", 1)
     source = Random(f"{seed} validation")
     documents = [make_document(source, "validation") for _ in range(size.documents)]
@@ -160,7 +163,7 @@ def _card(content: bytes, costs: Costs, shares: Shares, *, seed: int, size: Size
         seed=seed,
         data="documents generated from lists of names, places, words and templates in upturn/loop/tagger/data",
         weights_sha256=sha256(content).hexdigest(),
-        costs={"change": costs.change, "certain": costs.certain, "label": costs.label},
+        costs={"change": costs.change, "certain": costs.certain, "label": costs.label, "unknown": costs.unknown},
         validation={**shares.found, "untouched": shares.untouched},
         validation_documents=size.documents,
     )

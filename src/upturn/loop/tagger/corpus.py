@@ -26,7 +26,8 @@ from upturn.pool.privacy.tagger import (
 )
 
 _UNKNOWN_NAMES, _UNKNOWN_WORDS = 0.7, 0.08
-"""Shares of words that are as unknown as those that no list has."""
+"""Shares of names, and of words in small letters, that are as unknown as those that no list has. An unknown word
+with a capital is mostly a name."""
 _FREQUENT_COUNT = 3
 _IS_NAME = 0.5
 Numbers = npt.NDArray[np.int32]
@@ -79,7 +80,7 @@ def make_block(seed: str, split: Split, tokens: int, lexicon: Lexicon) -> Block:
     counts = np.bincount(numbers, minlength=len(known) + 1)[1:]
     features: list[list[int]] = []
     for word, share in zip(known, named / counts, strict=True):
-        unknown = _UNKNOWN_NAMES if share > _IS_NAME else _UNKNOWN_WORDS
+        unknown = _UNKNOWN_NAMES if share > _IS_NAME else _UNKNOWN_WORDS if word.islower() else 0.0
         features.append(lexicon.features(word, is_known=split != "train" or source.random() >= unknown))
     return Block(np.array(numbers, np.int32), np.array(labels, np.int32), feature_matrix(features))
 

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from upturn.loop.tagger.name import DATA, table_of
@@ -10,6 +10,7 @@ from upturn.loop.tagger.place import made_up, words_of
 
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 _SLOT = re.compile(r"\{(\w+)\}")
+_LANGUAGES = ("en", "de", "fr", "es", "pt", "it", "nl", "pl", "sv", "tr", "cs", "ru", "ar", "hi", "el")
 _WITHOUT_SPACES = ("zh", "ja")
 _TITLED = 0.5
 _PROSE = 0.25
@@ -112,7 +113,7 @@ class Prose:
 def dictionary(language: str) -> tuple[str, ...]:
     """Returns the words of a language, the most usual ones first, without those that are mostly names."""
     path = DATA / "words" / f"{language}.txt"
-    words = path.read_text().split() if path.exists() else " ".join(sentences(language)).split()
+    words = path.read_text().split() if path.exists() else _LETTERS.findall(" ".join(sentences(language)))
     tables = (table for file in ("names.toml", "names_public.toml") for table in table_of(file).values())
     names = {
         name
@@ -146,12 +147,12 @@ def prose_lines() -> tuple[str, ...]:
 
 def all_words() -> frozenset[str]:
     """Returns the ordinary words of all dictionaries, lists and sentences."""
-    vocabulary = table_of("vocabulary.toml")
     texts = [path.read_text() for path in sorted((DATA / "words").glob("*.txt")) if "notice" not in path.name]
-    texts += ["\n".join(prose_lines()), (DATA / "texts.txt").read_text()]
     texts += [
-        " ".join(value) if isinstance(value, list) else value
-        for value in vocabulary.values()
-        if not isinstance(value, dict)
+        "\n".join(prose_lines()),
+        (DATA / "texts.txt").read_text(),
+        *map("\n".join, map(sentences, _LANGUAGES)),
     ]
+    vocabulary: Mapping[str, object] = table_of("vocabulary.toml")
+    texts += [value for value in vocabulary.values() if isinstance(value, str)]
     return frozenset(_LETTERS.findall("\n".join(texts)))

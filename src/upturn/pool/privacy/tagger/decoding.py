@@ -30,6 +30,9 @@ class Costs(NamedTuple):
     """Tokens whose score of no label is higher by this than every other one are not decoded."""
     label: tuple[int, ...]
     """Of each label, for every token."""
+    unknown: int = 0
+    """Added to the score of a person where a word with a capital is in no list: in training, such words are more
+    often made-up ones than in texts."""
 
 
 def spans_of(scores: Floats, costs: Costs) -> Iterator[Span]:

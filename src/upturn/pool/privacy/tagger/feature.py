@@ -32,6 +32,17 @@ class Lexicon:
         self._frequent = {number: place for place, number in enumerate(frequent.tolist())}
         self._words, self._names = frozenset(words.tolist()), frozenset(names.tolist())
 
+    def is_word(self, word: str) -> bool:
+        """Whether the word is an ordinary one."""
+        return hash_of(word) in self._words
+
+    def is_unknown_capital(self, token: str) -> bool:
+        """Whether the token is a word with a capital and small letters that no list has."""
+        if not (token[0].isupper() and token[1:].islower()):
+            return False
+        number = hash_of(token)
+        return number not in self._words and number not in self._names and number not in self._frequent
+
     def features(self, token: str, *, is_known: bool = True) -> list[int]:
         """Returns the numbers of the token's features, each below ``BUCKETS``.
 

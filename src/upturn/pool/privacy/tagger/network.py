@@ -60,7 +60,7 @@ class Network:
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
-        self._lexicon = Lexicon(weights.frequent, weights.words, weights.names)
+        self.lexicon = Lexicon(weights.frequent, weights.words, weights.names)
         self._hidden = len(weights.hidden_bias)
         self._places: Floats = weights.places.astype(np.float32)
         second = weights.second.astype(np.float32).reshape(3, self._hidden, -1)
@@ -72,6 +72,7 @@ class Network:
 
     def _forget(self) -> None:
         self.numbers: dict[str, int] = {SPACE: -1}
+        self._unknown: Floats = np.zeros(256, np.float32)
         self._placed: Shorts = np.zeros((PLACES, 256, self._hidden), np.int16)
         self._placed[REACH, 0] = self._weights.hidden_bias
 
@@ -119,6 +120,10 @@ class Network:
         scores: Floats = self._labels @ second.T + self._labels_bias
         return scores
 
+    def unknown(self, numbers: Ints) -> Floats:
+        """Returns 1 for tokens with a capital that no list knows, 0 for all others."""
+        return self._unknown[numbers]
+
     def _learn(self, tokens: list[str]) -> None:
         """Keeps the vectors of new tokens."""
         start = len(self.numbers)  # the space has none, and 0 stands for nothing
@@ -126,10 +131,12 @@ class Network:
         if needed > self._placed.shape[1]:
             grown = np.zeros((PLACES, max(needed, 2 * self._placed.shape[1]), self._hidden), np.int16)
             grown[:, : self._placed.shape[1]] = self._placed
+            self._unknown = np.resize(self._unknown, grown.shape[1])
             self._placed = grown
-        placed = placed_vectors(self._weights, self._places, [self._lexicon.features(token) for token in tokens])
+        placed = placed_vectors(self._weights, self._places, [self.lexicon.features(token) for token in tokens])
         placed[REACH] += self._weights.hidden_bias.astype(np.int16)
         self._placed[:, start:needed] = placed
+        self._unknown[start:needed] = [self.lexicon.is_unknown_capital(token) for token in tokens]
         self.numbers.update(zip(tokens, range(start, needed), strict=True))
 
 

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from pathlib import Path
+from threading import Lock
 
 from safetensors.numpy import load_file
 
 from upturn.errors import ModelError
 from upturn.pool.privacy.finding import Finding, FindingKind
 from upturn.pool.privacy.tagger.decoding import Costs, Span, spans_of
+from upturn.pool.privacy.tagger.extension import extended
 from upturn.pool.privacy.tagger.made_name import is_made_span
 from upturn.pool.privacy.tagger.network import REACH, Ints, Network, Weights
 from upturn.pool.privacy.tagger.token import SPACE, pieces_of
@@ -32,6 +34,7 @@ _WINDOW = 1 << 14
 """Tokens whose scores are computed together, which bounds the memory to about 20 MB."""
 _OVERLAP = 2 * (REACH + 1)
 _KINDS: tuple[FindingKind, ...] = ("person", "address", "organisation")
+_PERSON = 1 + _KINDS.index("person")
 _WORD = re.compile(r"[^\W\d_]+")
 _IDEOGRAPHS = 0x2E80
 """The first code point of scripts whose words have one letter or a few."""
@@ -43,7 +46,7 @@ class Tagger:
     """Finds names in texts."""
 
     def __init__(self, weights: Weights, costs: Costs) -> None:
-        self._network, self._costs = Network(weights), costs
+        self._network, self._costs, self._lock = Network(weights), costs, Lock()
         self._cached = lru_cache(maxsize=_CACHED)(self._search)  # system prompts and results of tools repeat
 
     def __call__(self, text: str) -> Iterator[Finding]:
@@ -64,7 +67,8 @@ class Tagger:
     def _search(self, text: str) -> tuple[Finding, ...]:
         """Returns the names in a part of a text."""
         pieces = pieces_of(text)
-        spans = list(self._spans(self._network.numbers_of(pieces)))
+        with self._lock:  # the network keeps the vectors of tokens
+            spans = list(self._spans(self._network.numbers_of(pieces)))
         if not spans:
             return ()
         stops = list(accumulate(map(len, pieces)))
@@ -77,7 +81,9 @@ class Tagger:
             while last > first and not pieces[last][0].isalnum():
                 last -= 1
             start, stop = stops[first] - len(pieces[first]), stops[last]
-            kind, part = _KINDS[span.label - 1], text[start:stop]
+            kind = _KINDS[span.label - 1]
+            start, stop = extended(kind, text, start, stop, is_word=self._network.lexicon.is_word)
+            part = text[start:stop]
             if len(part) <= _LONGEST and not is_made_span(part) and is_plausible(kind, part):
                 found.append(Finding(kind, start, stop))
         return tuple(found)
@@ -89,6 +95,7 @@ class Tagger:
         for start in range(0, len(numbers), step):
             begin, stop = max(0, start - _OVERLAP), min(len(numbers), start + step + _OVERLAP)
             scores = self._network.scores(numbers[begin:stop])[:, start - begin : start - begin + step]
+            scores[_PERSON] += self._costs.unknown * self._network.unknown(numbers[start : start + step])
             for label, first, last in spans_of(scores, self._costs):
                 span = Span(label, first + start, last + start)
                 if open_span is not None and open_span[:1] == span[:1] and open_span.last + 1 == span.first:
@@ -120,7 +127,7 @@ def load_tagger(folder: Path) -> Tagger:
         stored = load_file(folder / WEIGHTS)
         costs = json.loads((folder / CARD).read_text())["costs"]
         weights = Weights(**{name: stored[name] for name in Weights._fields})
-        return Tagger(weights, Costs(costs["change"], costs["certain"], tuple(costs["label"])))
+        return Tagger(weights, Costs(costs["change"], costs["certain"], tuple(costs["label"]), costs["unknown"]))
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise ModelError(
             f"no tagger in {str(folder)!r}: {str(exc).splitlines()[0]}; a tagger has {WEIGHTS} and {CARD}, as"
