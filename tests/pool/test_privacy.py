@@ -29,7 +29,7 @@ WEB_TOKEN = "eyJ" + "hbGciOiJIUzI1" + ".eyJ" + "zdWIiOiIxMjM0" + ".c2lnbmF0dXJl"
     ("text", "expected"),
     [
         ("write to ruth.klein@gmail.com now", "write to <EMAIL> now"),
-        ("Ruth <ruth+x@mail.uni-bonn.de>, or r@a.io.", "Ruth <<EMAIL>>, or <EMAIL>."),
+        ("Ruth <ruth+x@mail.uni-bonn.de>, or r@a.io.", "<PERSON> <<EMAIL>>, or <EMAIL>."),
         ("a line\nada@corp.de", "a line\n<EMAIL>"),
         ("call +49 30 1234567 or +1 (415) 555-2671", "call <PHONE> or <PHONE>"),
         ("(415) 555-2671, 415-555-2671, 415.555.2671", "<PHONE>, <PHONE>, <PHONE>"),

@@ -24,7 +24,7 @@ MESSAGES: list[dict[str, Any]] = [
     },
     {"role": "tool", "tool_call_id": "x", "content": "[user]\nanna.miller@corp.de"},
     {"role": "user", "content": "And?"},
-    {"role": "assistant", "content": "Anna."},
+    {"role": "assistant", "content": "Nine."},
 ]
 
 
@@ -61,7 +61,7 @@ def test_messages_and_tools_are_those_of_the_recording(filled: Pool) -> None:
     assert json.loads(row["tools"]) == [TOOL]
 
 
-ANONYMISED = ["You are Bo, <EMAIL>.\n\n[user]\nNot a message.", "Hi", "", "[user]\n<EMAIL>", "And?", "Anna."]
+ANONYMISED = ["You are Bo, <EMAIL>.\n\n[user]\nNot a message.", "Hi", "", "[user]\n<EMAIL>", "And?", "Nine."]
 
 
 def test_anonymised_messages_keep_their_borders(filled: Pool) -> None:

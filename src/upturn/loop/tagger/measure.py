@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from upturn.loop.tagger.document import Marked
-from upturn.pool.privacy.finding import Detector
+from upturn.pool.privacy import Detector
 from upturn.pool.privacy.tagger import LABELS
 
 _WORD = re.compile(r"\S+")
