@@ -1,7 +1,7 @@
 """Draws tasks: a package, bugs that tests find by a wrong value, public tests and hidden calls.
 
-A mutant becomes a bug when at least ``_LEAST_WRONG`` of ``_TRIED`` drawn calls give another value, and no more of
-them an exception: what only crashes is found without a test. The same seed gives the same task.
+A mutant becomes a bug when at least ``_LEAST_WRONG`` of ``_TRIED`` drawn calls give another value, no more of them an
+exception, and none loops: what only crashes is found without a test. The same seed gives the same task.
 """
 
 import ast
@@ -83,8 +83,9 @@ def draw_case(family: Family, rng: Random, split: Split) -> RepairCase:
     for _ in range(20):
         package = rng.choice(PACKAGES[split])
         tried = _bugs(family, package, rng)
-        if tried is not None:
-            return _case(family, package, tried, rng)
+        case = None if tried is None else _case(family, package, tried, rng)
+        if case is not None:
+            return case
     raise WorldError(f"no package of the {split} split has bugs for {family!r}")
 
 
@@ -148,13 +149,28 @@ def _bug(function: _Function, package: Package, rng: Random, *, is_indirect: boo
         if not by_operator[operator]:
             del by_operator[operator]
         program = Program({**texts, function.path: mutant.applied(texts[function.path])})
-        results = [_run(program, call) for call in calls]
-        wrong = [call for call, result in zip(calls, results, strict=True) if _is_wrong(call, result)]
-        errors = sum(not result.is_value for result in results)
-        if len(wrong) >= _LEAST_WRONG and errors <= len(wrong):
-            right = [call for call, result in zip(calls, results, strict=True) if result == call.expected]
-            return _Tried(Bug(function.path, function.module, function.name, mutant), wrong, right)
+        tried = _tried(program, calls)
+        if tried is not None:
+            return _Tried(Bug(function.path, function.module, function.name, mutant), *tried)
     return None
+
+
+def _tried(program: Program, calls: Sequence[Call]) -> tuple[list[Call], list[Call]] | None:
+    """The calls that give another value, and the right ones; None where they do not make a bug."""
+    wrong: list[Call] = []
+    right: list[Call] = []
+    errors = 0
+    for call in calls:
+        result = _run(program, call)
+        if result == call.expected:
+            right.append(call)
+        elif result.is_value:
+            wrong.append(call)
+        else:
+            errors += 1
+            if errors > len(calls) // 2 or result.error == "LimitError":
+                return None
+    return (wrong, right) if len(wrong) >= _LEAST_WRONG and errors <= len(wrong) else None
 
 
 def _calls(package: Package, function: _Function, rng: Random) -> list[Call]:
@@ -177,16 +193,20 @@ def _is_wrong(call: Call, result: Result) -> bool:
     return result.is_value and result != call.expected
 
 
-def _case(family: Family, package: Package, tried: Sequence[_Tried], rng: Random) -> RepairCase:
+def _case(family: Family, package: Package, tried: Sequence[_Tried], rng: Random) -> RepairCase | None:
+    """None where one bug hides another."""
     texts = sources(package.name)
     broken = dict(texts)
     for one in sorted(tried, key=lambda one: -one.bug.mutant.start):
         broken[one.bug.path] = one.bug.mutant.applied(broken[one.bug.path])
+    program = Program(broken)
     public: list[Call] = []
     hidden_wrong: list[Call] = []
     right: list[Call] = []
     for one in tried:
-        wrong = list(one.wrong)
+        wrong = [call for call in one.wrong if _is_wrong(call, _run(program, call))]
+        if len(wrong) < _LEAST_WRONG:
+            return None
         rng.shuffle(wrong)
         public += wrong[:_PUBLIC_WRONG]
         hidden_wrong += wrong[_PUBLIC_WRONG : _PUBLIC_WRONG + _HIDDEN_WRONG]
@@ -195,7 +215,6 @@ def _case(family: Family, package: Package, tried: Sequence[_Tried], rng: Random
     others = [function for function in _functions(package.name) if (function.module, function.name) not in shown]
     for function in others:
         right += _calls(package, function, rng)[: _PUBLIC_RIGHT + _HIDDEN_RIGHT]
-    program = Program(broken)
     passing = [call for call in right if _run(program, call) == call.expected]
     rng.shuffle(passing)
     public_right, hidden_right = _shared(passing)
@@ -241,9 +260,10 @@ def _with_files(family: Family, case: RepairCase, broken: Mapping[str, str], rng
 
 
 def _contradiction(case: RepairCase, rng: Random) -> Call:
-    """A hidden call with another value, that of another call of the same function."""
+    """A hidden call with another value, that of another call of the same function; of one with a bug if possible."""
     calls = list(case.hidden)
     rng.shuffle(calls)
+    calls.sort(key=lambda call: call.function != case.bugs[0].function)
     pairs = ((call, other) for call in calls for other in calls if other.function == call.function)
     for call, other in pairs:
         if other.expected != call.expected:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
-_MOST_LINES = 20_000
+_MOST_LINES = 5_000
 """Executed lines of one call; the right functions need a few hundred."""
 _LARGEST = 10_000
 """Items of a list and letters of a text in a variable: a bug may double one in a loop."""
