@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from upturn.environments import check_environment, resolve_kit
-from upturn.environments.repair.attacks import bash, edit, submit
+from upturn.environments.repair.attacks import edit, submit
 from upturn.environments.repair.environment import RepairEnvironment
 from upturn.environments.repair.kit import RepairKit, impossible_kit
 from upturn.environments.scripted_policy import ScriptedPolicy, fixed_policy, play
@@ -53,7 +53,9 @@ def test_the_kit_keeps_the_contract(kit: RepairKit) -> None:
 def test_the_oracle_repairs_and_its_progress_is_the_potential(kit: RepairKit, task: Task) -> None:
     trajectory, evaluation = done(kit, task, kit.oracle(task))
     assert (evaluation.verdict, evaluation.score) == ("success", 1.0)
-    assert evaluation.rewards == {"success": 1.0, "efficiency": 1.0, "repaired": 1.0, "public": 1.0}
+    assert set(evaluation.rewards) == {"success", "efficiency", "repaired", "public", "minimal"}
+    assert set(evaluation.rewards.values()) == {1.0}
+    assert evaluation.costs == {"error": 0.0, "needless": 0.0}
     potentials = [turn.potential for turn in trajectory.turns]
     assert potentials[0] == 0.0
     assert potentials[-1] == 1.0
@@ -69,7 +71,22 @@ def test_doing_nothing_and_not_submitting_fail(kit: RepairKit, task: Task) -> No
 
 def test_other_right_repairs_are_accepted(kit: RepairKit, task: Task) -> None:
     for name, policy in kit.right_solutions(task).items():
-        assert done(kit, task, policy)[1].is_success, name
+        _, evaluation = done(kit, task, policy)
+        assert evaluation.is_success, name
+        assert evaluation.rewards["minimal"] == 1.0  # formatting is no edit
+
+
+def test_needless_edits_are_measured(kit: RepairKit, task: Task) -> None:
+    work = kit.oracle(task)
+    package = task.instruction.split()[3].rstrip(":")
+    more = edit(f"{package}/more.py", "", "def more(x):\n    return x + 1\n")
+    environment = kit.environment(task)
+    actions = [turn.action for turn in play(environment, task, work).turns if turn.action is not None]
+    environment.close()
+    _, evaluation = done(kit, task, fixed_policy([more, *actions]))
+    assert evaluation.is_success
+    assert evaluation.costs["needless"] > 1
+    assert evaluation.rewards["minimal"] == pytest.approx(1 / (1 + evaluation.costs["needless"]))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,12 @@ def test_modules_import_each_other_without_a_trace() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ["while True:\n        pass", "while True:\n        x = x + x", "return f(x)", "while True:\n        x = x + [x]"],
+    [
+        "while True:\n        pass",
+        "while True:\n        x = x + x",
+        "return f(x)",
+        "while True:\n        x = x + [x]",
+    ],
 )
 def test_a_bug_that_loops_or_grows_ends(body: str) -> None:
     program = Program({"m.py": f"def f(x):\n    {body}\n"})

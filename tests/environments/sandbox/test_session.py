@@ -1,6 +1,5 @@
 """A sandbox that stays open: what a request gives, and that nothing outlives it."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +24,9 @@ def session(workspace: Path, bubblewrap: None) -> Iterator[SandboxSession]:
 def test_scripts_and_commands_run_in_one_sandbox_over_the_workspace(
     session: SandboxSession, workspace: Path
 ) -> None:
-    script = "import sys; open('a.txt', 'w').write(sys.stdin.read()); print('said'); print('wrong', file=sys.stderr)"
+    script = (
+        "import sys; open('a.txt', 'w').write(sys.stdin.read()); print('said'); print('wrong', file=sys.stderr)"
+    )
     end = session.run_python(script, input="ü" * 100_000, seconds=30, output_limit=100)
     assert end == CommandEnd(0, "said\n", "wrong\n", False)
     assert (workspace / "a.txt").read_text() == "ü" * 100_000
@@ -60,7 +61,9 @@ def test_a_request_ends_at_its_time_and_the_next_one_runs(session: SandboxSessio
 
 
 def test_no_process_outlives_its_request(session: SandboxSession) -> None:
-    daemons = "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(600)\n"
+    daemons = (
+        "import os, time\nfor _ in range(5):\n    if not os.fork():\n        os.setsid()\n        time.sleep(600)\n"
+    )
     session.run_python(daemons, seconds=30, output_limit=10)
     end = session.run_python(
         "import os; print(sum(name.isdigit() for name in os.listdir('/proc')))", seconds=30, output_limit=10
@@ -79,4 +82,11 @@ def test_a_hidden_folder_is_empty_inside(session: SandboxSession, workspace: Pat
     end = session.exec(["sh", "-c", f"ls -A {hidden}; touch {hidden}/a"], seconds=30, output_limit=1_000)
     assert end.output == ""
     assert "Read-only" in end.errors
-    assert os.listdir(hidden) == ["answer.txt"]
+    assert [path.name for path in hidden.iterdir()] == ["answer.txt"]
+
+
+def test_the_pages_example_works(bubblewrap: None, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[3].joinpath("docs", "sandbox.md").read_text(encoding="utf-8")
+    example = page.partition("## A sandbox that stays open")[2].partition("```python\n")[2].partition("```")[0]
+    exec(example, {})
+    assert capsys.readouterr().out == "42\n\n0\n"

@@ -1,9 +1,8 @@
 """One repair task: a folder with a package and its tests, and the tools of ``tools``.
 
 Files are read and edited here; tests and commands run in a sandbox over the folder, without a network. An action
-that is refused changes nothing and costs 1 as ``error``. The potential is the share of hidden calls with a bug that
-give the right value now, minus the share of the others that do not any more; it is found in another sandbox, so that
-code under test leaves nothing of the hidden calls in the folder.
+that is refused changes nothing and costs 1 as ``error``. The potential (``potential``) is found in another sandbox,
+so that code under test leaves nothing of the hidden calls in the folder.
 """
 
 import hashlib
@@ -140,14 +139,10 @@ class RepairEnvironment:
             case "run_tests", _:
                 name = arguments.get("name", "")
                 wanted = request(name if isinstance(name, str) else "", _TEST_SECONDS)
-                end = self._sandbox().run_python(
-                    RUNNER, input=wanted, seconds=_TESTS_SECONDS, output_limit=_OUTPUT
-                )
+                end = self._sandbox().run_python(RUNNER, input=wanted, seconds=_TESTS_SECONDS, output_limit=_OUTPUT)
                 return _cut(read_report(end).text(_SHOWN_FAILURES))
             case "bash", {"command": str(command)} if command.strip() and "\0" not in command:
-                end = self._sandbox().exec(
-                    ["/bin/sh", "-c", command], seconds=_BASH_SECONDS, output_limit=_OUTPUT
-                )
+                end = self._sandbox().exec(["/bin/sh", "-c", command], seconds=_BASH_SECONDS, output_limit=_OUTPUT)
                 return _described(end)
         raise _RefusedError("bad_call", f"{TARGET}.{operation} has empty or unusable parameters")
 
@@ -224,7 +219,9 @@ class RepairEnvironment:
     def _potential(self, workspace: Workspace) -> float:
         case = self._case
         if case is None or all(
-            workspace.files.get(path) == text.encode() for path, text in case.files.items() if _is_source(case, path)
+            workspace.files.get(path) == text.encode()
+            for path, text in case.files.items()
+            if _is_source(case, path)
         ):
             return 0.0
         sources = {path: content for path, content in workspace.files.items() if _is_source(case, path)}
@@ -241,7 +238,7 @@ class RepairEnvironment:
 
 
 def potential(case: RepairCase, passed: tuple[bool, ...]) -> float:
-    """The share of the calls that showed a bug and pass now, minus the share of the others that fail; at least 0."""
+    """The share of right calls among those that showed a bug, minus that of wrong ones among the others; from 0."""
     shown, others = passed[: case.failing], passed[case.failing :]
     broken = sum(not is_passed for is_passed in others) / max(1, len(others))
     return max(0.0, sum(shown) / max(1, len(shown)) - broken)

@@ -1,7 +1,7 @@
 """Draws tasks: a package, bugs that tests find by a wrong value, public tests and hidden calls.
 
-A mutant becomes a bug when at least ``_LEAST_WRONG`` of ``_TRIED`` drawn calls give another value, no more of them an
-exception, and none loops: what only crashes is found without a test. The same seed gives the same task.
+A mutant becomes a bug when at least ``_LEAST_WRONG`` of ``_TRIED`` drawn calls give another value, no more of them
+an exception, and none loops: what only crashes is found without a test. The same seed gives the same task.
 """
 
 import ast
@@ -97,7 +97,8 @@ def _functions(name: str) -> tuple[_Function, ...]:
         path = f"{name}/{module}.py"
         nodes = functions_of(sources(name)[path])
         result += [
-            _Function(path, f"{name}.{module}", function, nodes[function], draw) for function, draw in inputs.items()
+            _Function(path, f"{name}.{module}", function, nodes[function], draw)
+            for function, draw in inputs.items()
         ]
     return tuple(result)
 
@@ -260,7 +261,7 @@ def _with_files(family: Family, case: RepairCase, broken: Mapping[str, str], rng
 
 
 def _contradiction(case: RepairCase, rng: Random) -> Call:
-    """A hidden call with another value, that of another call of the same function; of one with a bug if possible."""
+    """A hidden call with the value of another call of its function, which has a bug if possible."""
     calls = list(case.hidden)
     rng.shuffle(calls)
     calls.sort(key=lambda call: call.function != case.bugs[0].function)

@@ -25,7 +25,7 @@ _ALL_SECONDS = 10.0
 _OUTPUT = 1_000_000
 _MOST_LETTERS = 20_000
 """Of a value's text."""
-_CALLER = '''
+_CALLER = """
 import ast, importlib, json, os, signal, sys
 asked = json.load(sys.stdin)
 report = os.dup(1)
@@ -46,7 +46,7 @@ for module, function, arguments in asked["calls"]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 with os.fdopen(report, "w") as file:
     json.dump(results, file)
-'''
+"""
 HIDDEN_FOLDERS = (Path(upturn.__file__).parent,)
 """Folders that a sandbox of repair shows as empty: the packages without bugs lie there."""
 

@@ -1,7 +1,7 @@
 """Code repair as a kit."""
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from random import Random
 
@@ -77,9 +77,7 @@ class RepairKit:
 
     def attacks(self, task: Task) -> Mapping[str, ScriptedPolicy]:
         """The panel of ``attacks``."""
-        return {
-            name: fixed_policy((*actions, submit())) for name, actions in attacks_on(self._cases.of(task))
-        }
+        return {name: fixed_policy((*actions, submit())) for name, actions in attacks_on(self._cases.of(task))}
 
     def right_solutions(self, task: Task) -> Mapping[str, ScriptedPolicy]:
         """The whole file anew, in another formatting; and by the shell."""
@@ -115,7 +113,7 @@ def impossible_kit() -> RepairKit:
     return RepairKit("repair-impossible", IMPOSSIBLE)
 
 
-def _make(family: Family):  # type: ignore[no-untyped-def]
+def _make(family: Family) -> Callable[..., RepairCase]:
     def make(rng: Random, split: Split) -> RepairCase:
         return draw_case(family, rng, split)
 

@@ -71,7 +71,10 @@ class Scope:
 
     def defaults(self) -> list[ast.expr]:
         """The default values of the function's parameters."""
-        return [*self.function.args.defaults, *(node for node in self.function.args.kw_defaults if node is not None)]
+        return [
+            *self.function.args.defaults,
+            *(node for node in self.function.args.kw_defaults if node is not None),
+        ]
 
 
 Operator: TypeAlias = Callable[[Scope], Iterator[tuple[Span, str]]]

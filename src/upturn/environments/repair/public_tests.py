@@ -1,4 +1,4 @@
-"""The public tests as files, and the small runner that runs them in a sandbox: the agent's feedback, never a reward."""
+"""The public tests as files, and a small runner for a sandbox: the agent's feedback, never a reward."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,7 +57,8 @@ for path in sorted(Path(asked["folder"]).rglob("test_*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        tests.update({name: value for name, value in vars(module).items() if name.startswith("test") and callable(value)})
+        found = vars(module).items()
+        tests.update({name: value for name, value in found if name.startswith("test") and callable(value)})
     wrong = ran(load)
     if wrong is not None:
         results.append([str(path), wrong])
@@ -71,29 +72,28 @@ with os.fdopen(report, "w") as file:
 """Runs functions ``test…`` of files ``test_….py`` without arguments. In a sandbox; standard library only."""
 
 
-class TestRun(NamedTuple):
+class RunReport(NamedTuple):
     """What the runner reported."""
 
     failures: Mapping[str, str]
     """Reason by test."""
-    count: int
+    tests: int
+    """How many were run."""
     problem: str = ""
     """Why there is no report; empty = there is one."""
-
-    __test__ = False  # not a test of pytest
 
     @property
     def is_passed(self) -> bool:
         """Whether there were tests and all of them passed."""
-        return self.count > 0 and not self.failures and not self.problem
+        return self.tests > 0 and not self.failures and not self.problem
 
     def text(self, most: int) -> str:
         """For the agent; of many failures the first ``most``."""
         if self.problem:
             return f"the tests did not run to their end: {self.problem}"
-        if not self.count:
+        if not self.tests:
             return "no tests were found"
-        lines = [f"{len(self.failures)} of {self.count} tests failed"]
+        lines = [f"{len(self.failures)} of {self.tests} tests failed"]
         lines += [f"FAILED {name}: {reason}" for name, reason in list(self.failures.items())[:most]]
         if len(self.failures) > most:
             lines.append(f"and {len(self.failures) - most} more")
@@ -110,7 +110,12 @@ def test_files(package: str, calls: Iterable[Call]) -> dict[str, str]:
         lines = [f"from {module} import {names}", ""]
         for function, of_function in groupby(tests, key=lambda call: call.function):
             for number, call in enumerate(of_function, 1):
-                lines += ["", f"def test_{function}_{number}():", f"    assert {call.text} == {call.expected.value}", ""]
+                lines += [
+                    "",
+                    f"def test_{function}_{number}():",
+                    f"    assert {call.text} == {call.expected.value}",
+                    "",
+                ]
         files[f"{FOLDER}/test_{module.removeprefix(package + '.')}.py"] = "\n".join(lines)
     return files
 
@@ -120,13 +125,13 @@ def request(name: str, seconds: float) -> str:
     return json.dumps({"folder": FOLDER, "name": name, "seconds": seconds})
 
 
-def read_report(end: CommandEnd) -> TestRun:
+def read_report(end: CommandEnd) -> RunReport:
     """The report; what the code under test may have written in its place is one without results."""
     try:
         results: Sequence[Sequence[str | None]] = json.loads(end.output)
         failures = {str(name)[:300]: str(reason)[:1_000] for name, reason in results if reason is not None}
-        return TestRun(failures, len(results))
+        return RunReport(failures, len(results))
     except (ValueError, TypeError):
         if end.exit_code is None:
-            return TestRun({}, 0, "the time is over")
-        return TestRun({}, 0, f"exit code {end.exit_code}; {end.errors.strip()[-500:] or 'no errors'}")
+            return RunReport({}, 0, "the time is over")
+        return RunReport({}, 0, f"exit code {end.exit_code}; {end.errors.strip()[-500:] or 'no errors'}")

@@ -71,10 +71,9 @@ class Program:
             exec(compile(self._texts[name], f"<{name}>", "exec"), module.__dict__)
         return self._modules[name]
 
-    def _import(self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:  # noqa: A002
-        if name in self._texts:
-            return self._module(name)
-        return __import__(name, globals, locals, fromlist, level)
+    def _import(self, name: str, *others: Any) -> Any:
+        """As ``__import__``."""
+        return self._module(name) if name in self._texts else __import__(name, *others)
 
 
 def limited(action: Callable[[], Any]) -> Any:

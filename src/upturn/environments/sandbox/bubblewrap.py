@@ -55,11 +55,11 @@ class Bubblewrap:
     """Of the host's loopback, from 1024, that the program reaches at the same ports of its own."""
     readable: tuple[Path, ...] = ()
     """More folders and files that the program may read. Those in the workspace it may then only read."""
-    hidden: tuple[Path, ...] = ()
-    """Folders that the program sees as empty, such as one with answers among the packages."""
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     program: str = "bwrap"
     """Name or path of bubblewrap."""
+    hidden: tuple[Path, ...] = ()
+    """Folders that the program sees as empty, such as one with answers among the packages."""
 
     async def exec(
         self,

@@ -30,7 +30,20 @@ from upturn.records import Split
 PACKAGES: Mapping[Split, Sequence[Package]] = {
     "train": tuple(
         module.PACKAGE
-        for module in (textkit, intervals, ledger, matrix, roman, workload, lookup, days, codes, graphs, figures, stock)
+        for module in (
+            textkit,
+            intervals,
+            ledger,
+            matrix,
+            roman,
+            workload,
+            lookup,
+            days,
+            codes,
+            graphs,
+            figures,
+            stock,
+        )
     ),
     "heldout": tuple(module.PACKAGE for module in (grids, formulae, likeness, money)),
 }

@@ -24,7 +24,9 @@ PACKAGE = Package(
         },
         "digits": {
             "luhn_sum": lambda rng: (word(rng, "0123456789", 8),),
-            "is_luhn": lambda rng: (_luhn(rng) if rng.random() < 0.5 else rng.choice(("79927398713", "0", "18", "59")),),
+            "is_luhn": lambda rng: (
+                _luhn(rng) if rng.random() < 0.5 else rng.choice(("79927398713", "0", "18", "59")),
+            ),
             "with_check_digit": lambda rng: (word(rng, "0123456789", 8),),
             "shift": lambda rng: (word(rng, "abxyz Z.", 8), number(rng, 0, 30)),
             "grouped": lambda rng: (word(rng, "0123456789", 10), number(rng, 1, 4)),

@@ -14,7 +14,10 @@ PACKAGE = Package(
             "edits": lambda rng: (word(rng, "abc", 5), word(rng, "abc", 5)),
             "differing": lambda rng: (word(rng, "ab", 5), word(rng, "ab", 5)),
             "likeness": lambda rng: (word(rng, "abc", 6), word(rng, "abc", 6)),
-            "nearest": lambda rng: (word(rng, "abc", 4, 1), [word(rng, "abc", 4, 1) for _ in range(rng.randint(0, 4))]),
+            "nearest": lambda rng: (
+                word(rng, "abc", 4, 1),
+                [word(rng, "abc", 4, 1) for _ in range(rng.randint(0, 4))],
+            ),
         },
     },
 )

@@ -4,7 +4,25 @@ from random import Random
 
 from upturn.environments.repair.catalogue.samples import Package, number, sentence, word
 
-_NUMERALS = ("IV", "IX", "XIV", "XL", "LX", "XC", "CD", "CM", "MCM", "MMXX", "III", "VI", "CDXLIV", "IIII", "VX", "A", "")
+_NUMERALS = (
+    "IV",
+    "IX",
+    "XIV",
+    "XL",
+    "LX",
+    "XC",
+    "CD",
+    "CM",
+    "MCM",
+    "MMXX",
+    "III",
+    "VI",
+    "CDXLIV",
+    "IIII",
+    "VX",
+    "A",
+    "",
+)
 
 
 def _numeral(rng: Random) -> str:

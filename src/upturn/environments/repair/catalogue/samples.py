@@ -29,9 +29,9 @@ def number(rng: Random, low: int, high: int) -> int:
     return rng.choice((low, high)) if rng.random() < 0.25 else rng.randint(low, high)
 
 
-def numbers(rng: Random, low: int, high: int, most: int, least: int = 0) -> list[int]:
+def numbers(rng: Random, low: int, high: int, most: int) -> list[int]:
     """A list of up to ``most``."""
-    return [rng.randint(low, high) for _ in range(rng.randint(least, most))]
+    return [rng.randint(low, high) for _ in range(rng.randint(0, most))]
 
 
 def word(rng: Random, letters: str = "abc", most: int = 6, least: int = 0) -> str:

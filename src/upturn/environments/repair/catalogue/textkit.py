@@ -12,7 +12,10 @@ PACKAGE = Package(
         },
         "lines": {
             "wrap": lambda rng: (sentence(rng, 10), number(rng, 5, 16)),
-            "indent": lambda rng: (sentence(rng, 2) + "\n" * number(rng, 0, 2) + sentence(rng, 3), number(rng, 1, 4)),
+            "indent": lambda rng: (
+                sentence(rng, 2) + "\n" * number(rng, 0, 2) + sentence(rng, 3),
+                number(rng, 1, 4),
+            ),
             "justify": lambda rng: (sentence(rng, 8), number(rng, 6, 16)),
         },
         "counts": {

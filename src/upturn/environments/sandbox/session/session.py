@@ -48,7 +48,12 @@ class SandboxSession:
         self._channel: socket.socket | None = None
 
     def exec(
-        self, command: Sequence[str], *, input: str = "", seconds: float, output_limit: int  # noqa: A002
+        self,
+        command: Sequence[str],
+        *,
+        input: str = "",  # noqa: A002
+        seconds: float,
+        output_limit: int,
     ) -> CommandEnd:
         """Runs a program in the workspace. Raises SandboxError where isolation cannot be shown."""
         return self._ask({"command": list(command)}, input, seconds, output_limit)
@@ -116,9 +121,10 @@ def _session(sandbox: Bubblewrap) -> Iterator[socket.socket]:
             variables = {**sandbox_environment(workspace), **_VARIABLES}
             call = Call(python, variables, b"", workspace, 0, None)
             files = {_WORKER_INSIDE: _WORKER.read_bytes()}
-            with launched(
-                sandbox, workspace, call, entered.fileno(), files=files, passed=(theirs.fileno(),)
-            ) as (inside, launch):
+            with launched(sandbox, workspace, call, entered.fileno(), files=files, passed=(theirs.fileno(),)) as (
+                inside,
+                launch,
+            ):
                 process = subprocess.Popen(
                     (*supervisor_command(supervised.fileno(), launch), *inside.command),
                     stdin=subprocess.DEVNULL,

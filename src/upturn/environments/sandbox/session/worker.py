@@ -1,9 +1,9 @@
 """Runs inside a sandbox: forks for each request, and answers with how that process ended. Standard library only.
 
 A request and an answer are JSON behind their length, on the socket that is the first argument. A request has
-``input``, ``seconds`` and ``output_limit``, and either ``command`` (a list), or ``code``, Python source that runs in
-the fork without starting an interpreter. When it has ended, or its time is over, every other process of the sandbox
-is killed: the sandbox has its own process ids, so that no process of the host is meant.
+``input``, ``seconds`` and ``output_limit``, and either ``command`` (a list), or ``code``, Python source that runs
+in the fork without starting an interpreter. When it has ended, or its time is over, every other process of the
+sandbox is killed: the sandbox has its own process ids, so that no process of the host is meant.
 
 Nothing that it answers is a verdict: a program can end this process, but it only learns what it was sent.
 """
