@@ -65,10 +65,9 @@ def test_no_process_outlives_its_request(session: SandboxSession) -> None:
         "import os, time\nfor _ in range(5):\n    if not os.fork():\n        os.setsid()\n        time.sleep(600)\n"
     )
     session.run_python(daemons, seconds=30, output_limit=10)
-    end = session.run_python(
-        "import os; print(sum(name.isdigit() for name in os.listdir('/proc')))", seconds=30, output_limit=10
-    )
-    assert int(end.output) <= 3  # bubblewrap's first process, the worker and this one
+    count = "cat /proc/[0-9]*/stat | grep -vc ') [ZX] '"
+    end = session.exec(["sh", "-c", count], seconds=30, output_limit=10)
+    assert int(end.output) <= 5  # bubblewrap's first process, the worker, and this shell with its two commands
 
 
 def test_a_program_that_kills_the_worker_gets_a_new_sandbox_next_time(session: SandboxSession) -> None:

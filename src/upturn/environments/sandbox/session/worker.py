@@ -20,6 +20,8 @@ from typing import Any
 LENGTH_BYTES = 8
 _CHUNK = 65_536
 _SIGKILL = 9
+_ENDING_SECONDS, _PAUSE_SECONDS = 5.0, 0.002
+"""For killed processes to end."""
 
 
 def main() -> None:
@@ -170,11 +172,26 @@ def _evaluated(action: Callable[[], object]) -> int:
 
 
 def _kill_others() -> None:
-    """All processes of the sandbox but the first one and this one."""
+    """All processes of the sandbox but the first one and this one; returns when they have ended."""
+    deadline = time.monotonic() + _ENDING_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            os.kill(-1, _SIGKILL)
+        except ProcessLookupError:
+            return
+        if not any(_is_running(name) for name in os.listdir("/proc")):
+            return
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _is_running(name: str) -> bool:
+    if not name.isdecimal() or int(name) in (1, os.getpid()):
+        return False
     try:
-        os.kill(-1, _SIGKILL)
-    except ProcessLookupError:
-        return
+        with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123  pathlib takes time to import
+            return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
+    except OSError:  # it has ended meanwhile
+        return False
 
 
 if __name__ == "__main__":
