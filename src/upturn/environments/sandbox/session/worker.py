@@ -179,7 +179,7 @@ def _kill_others() -> None:
             os.kill(-1, _SIGKILL)
         except ProcessLookupError:
             return
-        if not any(_is_running(name) for name in os.listdir("/proc")):
+        if not any(_is_running(name) for name in os.listdir("/proc")):  # noqa: PTH208
             return
         time.sleep(_PAUSE_SECONDS)
 
