@@ -13,11 +13,12 @@ from typing import NamedTuple
 from upturn.environments.action import malformed_text, recordable_text
 from upturn.environments.cases import Cases
 from upturn.environments.environment import Info, Step
-from upturn.environments.programs.temporary_folder import TemporaryFolder, empty_folder
-from upturn.environments.programs.workspace import (
+from upturn.environments.programs import (
+    TemporaryFolder,
     Workspace,
     WorkspaceLimits,
     checked_path,
+    empty_folder,
     encoded_files,
     read_workspace,
     write_workspace,

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import upturn
-from upturn.environments.programs.temporary_folder import TemporaryFolder, empty_folder
-from upturn.environments.programs.workspace import Workspace, write_workspace
+from upturn.environments.programs import TemporaryFolder, Workspace, empty_folder, write_workspace
 from upturn.environments.repair.case import Call
 from upturn.environments.repair.source import Result
 from upturn.environments.sandbox import Bubblewrap

@@ -4,7 +4,7 @@ agent made of their files."""
 from collections.abc import Mapping
 
 from upturn.environments.cases import Cases
-from upturn.environments.programs.workspace import Workspace
+from upturn.environments.programs import Workspace
 from upturn.environments.repair.case import RepairCase
 from upturn.environments.repair.environment import potential
 from upturn.environments.repair.hidden import passed_once
