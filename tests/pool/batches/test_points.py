@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, select, text, update
@@ -50,7 +51,7 @@ def test_an_upgrade_makes_the_points_that_the_writer_makes(
         assert list(ledger_problems(upgraded.engine)) == []
 
 
-def change_point(connection: Connection, **changes: object) -> None:
+def change_point(connection: Connection, **changes: Any) -> None:
     """Changes the point of the first trajectory."""
     table = schema.points
     where = table.c.trajectory == 2

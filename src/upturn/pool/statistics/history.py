@@ -54,6 +54,7 @@ def history(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHIN
     sums = [np.bincount(place, weights=column).tolist() for column in columns]
     periods: list[Period] = []
     for start, *counts, work_seconds in zip(starts.tolist(), *sums, strict=True):
-        trajectories, successes, missing, *tokens = map(int, counts)
-        periods.append(Period(int(start) * length, length, trajectories, successes, missing, *tokens, work_seconds))
+        trajectories, successes, missing, prompt, written = map(int, counts)
+        begin = int(start) * length
+        periods.append(Period(begin, length, trajectories, successes, missing, prompt, written, work_seconds))
     return tuple(periods)
