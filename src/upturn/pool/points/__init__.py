@@ -13,12 +13,13 @@ them with their records, ``columns`` and
 from upturn.pool.points.columns import PointColumns, read_points
 from upturn.pool.points.point import VERDICTS, Point, Stratum, point_of, stratum_id, stratum_of
 from upturn.pool.points.selecting import select_points
-from upturn.pool.points.writing import add_points
+from upturn.pool.points.writing import StoredTask, add_points
 
 __all__ = [
     "VERDICTS",
     "Point",
     "PointColumns",
+    "StoredTask",
     "Stratum",
     "add_points",
     "point_of",

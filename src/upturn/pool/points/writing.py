@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 from sqlalchemy import bindparam, select, update
 
 from upturn.pool import schema
-from upturn.pool.database import Statement, columns_by_id, insert_new
+from upturn.pool.database import Statement, insert_new, insert_rows
 from upturn.pool.points.point import Point, Stratum, point_of, stratum_id, stratum_of
 
 
-class _Task(NamedTuple):
+class StoredTask(NamedTuple):
+    """What points have of their task's row."""
+
+    tenant: str
     family: str
     environment: str
     split: str
@@ -20,20 +23,25 @@ class _Task(NamedTuple):
 
 
 def add_points(
-    connection: Any, trajectories: Sequence[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]]
+    connection: Any,
+    trajectories: Sequence[Mapping[str, Any]],
+    evaluations: Sequence[Mapping[str, Any]],
+    tasks: Mapping[Any, StoredTask],
 ) -> None:
-    """Stores the points of new trajectories and of new evaluations, whose rows are stored already."""
+    """Stores the points of new trajectories and of new evaluations, whose rows are stored already.
+
+    ``tasks``: those of the trajectories, by id.
+    """
     points: dict[Any, Point] = {}
     numbers: dict[Any, int] = {}
     """Sequence number of each point, by the id of its trajectory."""
     strata: dict[int, Stratum] = {}
     for row in trajectories:
-        task = _Task(
-            *columns_by_id(schema.tasks, _Task._fields).run(connection, [{"id": row["task_id"]}]).fetchone()
-        )
+        task = tasks[row["task_id"]]
         stratum = stratum_of(row, task)
-        strata[stratum_id(stratum)] = stratum
-        points[row["id"]] = point_of(row, stratum_id(stratum), task.sequence)
+        number = stratum_id(stratum)
+        strata[number] = stratum
+        points[row["id"]] = point_of(row, number, task.sequence)
         numbers[row["id"]] = row["sequence"]
     if strata:
         rows = [{"id": number, **stratum._asdict()} for number, stratum in strata.items()]
@@ -43,7 +51,7 @@ def add_points(
         points[row["trajectory_id"]] = point.evaluated(row)
         numbers[row["trajectory_id"]] = row["sequence"]
     if points:
-        insert_new(schema.points).run(connection, [_row(numbers[name], point) for name, point in points.items()])
+        insert_rows(connection, schema.points, [_row(numbers[name], point) for name, point in points.items()])
 
 
 def _row(number: int, point: Point) -> dict[str, Any]:
