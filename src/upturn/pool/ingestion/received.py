@@ -75,5 +75,5 @@ def _store(pool: Pool, point: Point) -> bool:
     """Returns whether the trajectory is new. A stored task stays."""
     task_id = str(point.task.values["id"])
     is_stored = next(iter(pool.tasks(tenant=str(point.task.values["tenant"]), ids=[task_id])), None) is not None
-    rows: Sequence[ReadyRow] = (point.trajectory, point.evaluation) if is_stored else point
+    rows: Sequence[ReadyRow] = point.results if is_stored else (point.task, *point.results)
     return pool.submit(*rows).result() > (0 if is_stored else 1)

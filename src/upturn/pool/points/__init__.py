@@ -10,7 +10,7 @@ them with their records, ``columns`` and
 ``selecting`` read them. Start with ``point``.
 """
 
-from upturn.pool.points.columns import PointColumns, read_points
+from upturn.pool.points.columns import PointColumns, field_among, read_points
 from upturn.pool.points.point import VERDICTS, Point, Stratum, point_of, stratum_id, stratum_of
 from upturn.pool.points.selecting import select_points
 from upturn.pool.points.writing import StoredTask, add_points
@@ -22,6 +22,7 @@ __all__ = [
     "StoredTask",
     "Stratum",
     "add_points",
+    "field_among",
     "point_of",
     "read_points",
     "select_points",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from upturn.pool import schema
 from upturn.pool.points.point import FORM, Point, Stratum
@@ -15,14 +15,12 @@ from upturn.pool.selection import Scope, in_scope
 _KINDS = {"q": "<i8", "d": "<f8", "i": "<i4", "b": "<i1"}
 """Types of numpy by the letters of ``struct``."""
 _CELL = np.dtype([(name, _KINDS[kind]) for name, kind in zip(Point._fields, FORM[1:], strict=True)])
-_STRATUM_AT = 1 + struct.calcsize(FORM[: 1 + Point._fields.index("stratum")])
-"""Where the stratum begins in a point's bytes, counted from 1."""
 
 _NUMBERS_AT_ONCE = 1_000_000
 """Sequence numbers whose points are read with one query, about 70 MB."""
 _ROWS_AT_ONCE = 50_000
-_STRATA_IN_QUERY = 900
-"""SQLite allows 999 values in older versions. Points of more strata are all read, and the others dropped."""
+_VALUES_IN_QUERY = 900
+"""SQLite allows 999 in older versions."""
 
 
 class PointColumns(NamedTuple):
@@ -65,6 +63,19 @@ def read_points(
     return PointColumns(cells, tuple(Stratum(*row[1:]) for row in rows), stratum)
 
 
+def field_among(name: str, values: Sequence[int | float]) -> list[ColumnElement[bool]]:
+    """Returns the condition of a query that a field of points has one of these values.
+
+    None for more values than a query can have: then points of other values are read too.
+    """
+    if len(values) > _VALUES_IN_QUERY:
+        return []
+    place = 1 + Point._fields.index(name)  # after the byte order
+    start, kind = struct.calcsize(FORM[:place]), f"<{FORM[place]}"
+    bytes_of_it = func.substr(schema.points.c.packed, 1 + start, struct.calcsize(kind))
+    return [bytes_of_it.in_([struct.pack(kind, value) for value in values])]
+
+
 def _cells(connection: Connection, ids: NDArray[np.int64], bound: int | None, *, is_all: bool) -> Iterator[bytes]:
     """Yields the bytes of the points of these strata, and of others where the strata are too many for a query."""
     if not len(ids):
@@ -77,9 +88,8 @@ def _cells(connection: Connection, ids: NDArray[np.int64], bound: int | None, *,
     else:
         query = query.where(or_(table.until.is_(None), table.until > bound))
         last = bound
-    if not is_all and len(ids) <= _STRATA_IN_QUERY:
-        wanted = [int(number).to_bytes(8, "little") for number in ids]
-        query = query.where(func.substr(table.packed, _STRATUM_AT, 8).in_(wanted))
+    if not is_all:
+        query = query.where(*field_among("stratum", ids.tolist()))
     for start in range(0, last, _NUMBERS_AT_ONCE):
         stop = min(last, start + _NUMBERS_AT_ONCE)
         # the driver's cursor: SQLAlchemy takes as long for its rows as the database
