@@ -26,6 +26,7 @@ from upturn.records import Evaluation, Trajectory, from_fields
 ItemT = TypeVar("ItemT")
 OwnerT = TypeVar("OwnerT")
 
+
 class RolloutKey(NamedTuple):
     """The training run and iteration that rollouts belong to; a key is written once."""
 

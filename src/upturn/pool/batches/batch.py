@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from upturn.errors import StoreError
 from upturn.pool import schema
@@ -212,9 +212,11 @@ def _points(
 def _names(pool: PoolReader, table: Any, sequences: Sequence[int]) -> dict[int, tuple[str, str]]:
     """Returns the id and the task's id of each record with one of these sequence numbers."""
     names: dict[int, tuple[str, str]] = {}
+    # as one parameter, because SQLAlchemy takes longer to look at 500 of them than the database
+    page: Any = bindparam("page", expanding=True)
+    query = select(table.c.sequence, table.c.id, table.c.task_id).where(table.c.sequence.in_(page))
     with pool.engine.connect() as connection:
         for start in range(0, len(sequences), _PAGE):
-            page = sequences[start : start + _PAGE]
-            query = select(table.c.sequence, table.c.id, table.c.task_id).where(table.c.sequence.in_(page))
-            names.update((row[0], (row[1], row[2])) for row in connection.execute(query))
+            rows: Any = connection.execute(query, {"page": sequences[start : start + _PAGE]}).cursor
+            names.update((row[0], (row[1], row[2])) for row in rows.fetchall())
     return names

@@ -230,7 +230,7 @@ def _id_arrays(rows: Sequence[Sequence[int]]) -> "list[array[int]]":
 def _float_array(values: Sequence[float]) -> "array[float]":
     """Returns them as float32 if that is exact, otherwise as float64."""
     single, double = array("f", values), array("d", values)
-    return single if array("d", single) == double else double
+    return single if array("d", single).tobytes() == double.tobytes() else double
 
 
 @lru_cache(maxsize=1024)
