@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from upturn.errors import StoreError
 from upturn.pool import schema
@@ -78,11 +78,16 @@ def get_batch(
 ) -> Batch:
     """Returns a batch of the tenant's points; ``bound`` None = of all that are stored now."""
     with pool.engine.connect() as connection:
-        last = connection.execute(select(func.max(schema.points.c.sequence))).scalar() or 0
-        draw = Draw(criteria, tenant, seed, last if bound is None else bound)
+        draw = Draw(criteria, tenant, seed, _last(connection, criteria) if bound is None else bound)
         points = available(connection, draw)
     chosen = sorted(_Drawing(pool, draw, points).chosen(), key=lambda item: item[1].trajectory)
     return Batch(_points(pool, draw, points.strata, chosen), len(points.rows), draw)
+
+
+def _last(connection: Connection, criteria: BatchCriteria) -> int:
+    """Returns the last sequence number that such a batch may depend on."""
+    tables = (schema.points, *((schema.feedback,) if criteria.tags else ()))
+    return max(connection.execute(select(func.max(table.c.sequence))).scalar() or 0 for table in tables)
 
 
 def freeze_batch(pool: Pool, batch: Batch) -> Snapshot:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from upturn.pool.batches.choice import Candidate
 from upturn.pool.batches.criteria import BatchCriteria
-from upturn.pool.points import VERDICTS, PointColumns, read_points
+from upturn.pool.points import VERDICTS, PointColumns, has_tags, read_points
 
 _PRIME = 2**31 - 1
 """Products of two smaller numbers fit in 64 bits."""
@@ -64,6 +64,7 @@ def available(connection: Connection, draw: Draw) -> PointColumns:
         mask &= recorded_at >= criteria.since
     if criteria.before is not None:
         mask &= recorded_at < criteria.before
+    mask &= has_tags(connection, points, criteria.tags, until=draw.bound)
     return points if mask.all() else points.where(mask)
 
 

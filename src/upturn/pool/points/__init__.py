@@ -12,7 +12,7 @@ them with their records, ``columns`` and
 
 from upturn.pool.points.columns import PointColumns, field_among, read_points
 from upturn.pool.points.point import VERDICTS, Point, Stratum, point_of, stratum_id, stratum_of
-from upturn.pool.points.selecting import select_points
+from upturn.pool.points.selecting import has_tags, select_points
 from upturn.pool.points.writing import StoredTask, add_points
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Stratum",
     "add_points",
     "field_among",
+    "has_tags",
     "point_of",
     "read_points",
     "select_points",

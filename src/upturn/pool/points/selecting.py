@@ -1,6 +1,6 @@
 """The points of a selection, with the current evaluations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +10,11 @@ from upturn.pool import schema
 from upturn.pool.points.columns import PointColumns, read_points
 from upturn.pool.points.point import VERDICTS
 from upturn.pool.selection import Scope, Selection
+from upturn.pool.tags import tagged_tasks
 
 
-def select_points(
-    connection: Connection, selection: Selection, *, tenant: Scope, before: float | None = None
-) -> PointColumns:
-    """Returns the points of the trajectories that ``select_trajectories`` selects, from one state of the pool.
-
-    ``before``: only trajectories that were recorded before this time (UTC, seconds since 1970). None = no limit.
-    """
+def select_points(connection: Connection, selection: Selection, *, tenant: Scope) -> PointColumns:
+    """Returns the points of the trajectories that ``select_trajectories`` selects, from one state of the pool."""
     among = {
         "family": selection.families,
         "environment": selection.environments,
@@ -34,10 +30,11 @@ def select_points(
         mask &= points.rows["score"] >= selection.min_score  # False for NaN: there is no score
     if selection.since is not None:
         mask &= points.rows["recorded_at"] >= selection.since
-    if before is not None:
-        mask &= points.rows["recorded_at"] < before
+    if selection.before is not None:
+        mask &= points.rows["recorded_at"] < selection.before
     if selection.run is not None:
         mask &= np.isin(points.rows["trajectory"], _rolled_out(connection, selection))
+    mask &= has_tags(connection, points, selection.tags)
     points = points if mask.all() else points.where(mask)
     if selection.limit_per_family is not None:
         families = {stratum.family: number for number, stratum in enumerate(points.strata)}
@@ -46,6 +43,20 @@ def select_points(
     if selection.limit is not None:
         points = points.where(_latest(points, np.zeros(len(points.rows), np.int64), selection.limit))
     return points
+
+
+def has_tags(
+    connection: Connection, points: PointColumns, tags: Sequence[str], *, until: int | None = None
+) -> NDArray[np.bool_]:
+    """Returns a mask of the points whose tasks have all of these tags. (N,)
+
+    ``until``: as they were when this was the pool's last sequence number; None = now.
+    """
+    mask = np.ones(len(points.rows), bool)
+    for tag in tags:
+        tasks = connection.execute(select(tagged_tasks(tag, until).c.task)).scalars()
+        mask &= np.isin(points.rows["task"], np.array(list(tasks), np.int64))
+    return mask
 
 
 def _rolled_out(connection: Connection, selection: Selection) -> list[int]:

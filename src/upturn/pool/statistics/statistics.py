@@ -142,15 +142,10 @@ def call_cost(pool: PoolReader, *, tenant: Scope) -> float | None:
     return None if total is None else float(total)
 
 
-def statistics(
-    pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING, before: float | None = None
-) -> Statistics:
-    """Returns the statistics of the selected trajectories, all from one state of the pool.
-
-    ``before``: only those that were recorded before this time (UTC, seconds since 1970). None = no limit.
-    """
+def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING) -> Statistics:
+    """Returns the statistics of the selected trajectories, all from one state of the pool."""
     with pool.engine.connect() as connection:
-        points = select_points(connection, selection, tenant=tenant, before=before)
+        points = select_points(connection, selection, tenant=tenant)
     verdicts = points.column("verdict")
     succeeded, failed = verdicts == VERDICTS.index("success"), verdicts == VERDICTS.index("failure")
     successes, failures = int(succeeded.sum()), int(failed.sum())

@@ -113,8 +113,8 @@ def pack_rows(rows: Sequence[TokenRow], text: str) -> PackedRows:
 def pack_unread(rows: Sequence[TokenRow], text: str) -> PackedRows | None:
     """Returns rows whose JSON certainly reads back as they are; None = read ``text`` first.
 
-    ``text`` is their JSON, written without warnings. What it may hide nevertheless is None for a value that must not
-    be None, and numbers of other classes. Reading takes as long as packing.
+    ``text`` is their JSON, written without warnings. What it may hide nevertheless is None for a value that must
+    not be None, and numbers of other classes. Reading takes as long as packing.
     """
     numbers = {type(number) for row in rows for span in row.spans for number in (span.turn, span.start, span.stop)}
     nulls = sum(row.fork_cause is None for row in rows)
