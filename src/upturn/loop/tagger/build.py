@@ -28,7 +28,8 @@ _LOWEST_RATE = 0.02
 """Share of the learning rate at the end."""
 _CHANGE, _CERTAIN = 1.0, 6.0
 """Costs of decoding in natural logarithms."""
-_UNKNOWN = 3.0
+_LABEL_COSTS = (0.0, 0.5, 1.0, 1.0)
+_UNKNOWN = 5.0
 """Likewise for a person, where a word with a capital is in no list; chosen on the documents of validation and texts
 without names."""
 _LABEL_WEIGHTS = np.ones(len(LABELS), np.float32)
@@ -88,7 +89,12 @@ def build_tagger(work: Path, target: Path, *, seed: int, progress: Progress, siz
     made = forward(parameters, calibration, slice(0, len(calibration.numbers)))
     usual = (float(np.quantile(made.first, _USUAL_QUANTILE)), float(np.quantile(made.second, _USUAL_QUANTILE)))
     weights, scale = quantised(parameters, usual, hashes)
-    costs = Costs(round(_CHANGE * scale), round(_CERTAIN * scale), (0,) * len(LABELS), round(_UNKNOWN * scale))
+    costs = Costs(
+        round(_CHANGE * scale),
+        round(_CERTAIN * scale),
+        tuple(round(cost * scale) for cost in _LABEL_COSTS),
+        round(_UNKNOWN * scale),
+    )
     progress.stage("Validation", 1)
     source = Random(f"{seed} validation")
     documents = [make_document(source, "validation") for _ in range(size.documents)]

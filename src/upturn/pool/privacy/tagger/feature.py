@@ -32,9 +32,10 @@ class Lexicon:
         self._frequent = {number: place for place, number in enumerate(frequent.tolist())}
         self._words, self._names = frozenset(words.tolist()), frozenset(names.tolist())
 
-    def is_word(self, word: str) -> bool:
-        """Whether the word is an ordinary one."""
-        return hash_of(word) in self._words
+    def is_ordinary(self, word: str) -> bool:
+        """Whether the word is in a list of ordinary words, and in none of names."""
+        number = hash_of(word)
+        return number in self._words and number not in self._names
 
     def is_unknown_capital(self, token: str) -> bool:
         """Whether the token is a word with a capital and small letters that no list has."""

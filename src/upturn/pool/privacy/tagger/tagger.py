@@ -16,8 +16,8 @@ from safetensors.numpy import load_file
 
 from upturn.errors import ModelError
 from upturn.pool.privacy.finding import Finding, FindingKind
+from upturn.pool.privacy.tagger.border import bordered
 from upturn.pool.privacy.tagger.decoding import Costs, Span, spans_of
-from upturn.pool.privacy.tagger.extension import extended
 from upturn.pool.privacy.tagger.made_name import is_made_span
 from upturn.pool.privacy.tagger.network import REACH, Ints, Network, Weights
 from upturn.pool.privacy.tagger.token import SPACE, pieces_of
@@ -82,7 +82,7 @@ class Tagger:
                 last -= 1
             start, stop = stops[first] - len(pieces[first]), stops[last]
             kind = _KINDS[span.label - 1]
-            start, stop = extended(kind, text, start, stop, is_word=self._network.lexicon.is_word)
+            start, stop = bordered(kind, text, start, stop, lexicon=self._network.lexicon)
             part = text[start:stop]
             if len(part) <= _LONGEST and not is_made_span(part) and is_plausible(kind, part):
                 found.append(Finding(kind, start, stop))
