@@ -9,7 +9,7 @@ from upturn.pool.privacy.birth_date import birth_dates
 from upturn.pool.privacy.digit_run import digit_runs
 from upturn.pool.privacy.email import emails
 from upturn.pool.privacy.encoding import Decoded, decodings
-from upturn.pool.privacy.finding import Detector, Finding, FindingKind
+from upturn.pool.privacy.finding import Detector, Finding
 from upturn.pool.privacy.national_id import national_ids
 from upturn.pool.privacy.network import addresses
 from upturn.pool.privacy.phone import phones
@@ -88,16 +88,11 @@ def _cut(text: str, spans: list[Finding], identifiers: list[Finding]) -> Iterato
         for identifier in identifiers[position:]:
             if identifier.start >= stop:
                 break
-            if _is_rest(kind, text[begin : identifier.start]):
+            if is_plausible(kind, text[begin : identifier.start]):
                 yield Finding(kind, begin, identifier.start)
             begin = identifier.stop
-        if begin == start or (begin < stop and _is_rest(kind, text[begin:stop])):
+        if begin == start or (begin < stop and is_plausible(kind, text[begin:stop])):
             yield Finding(kind, begin, stop)
-
-
-def _is_rest(kind: FindingKind, text: str) -> bool:
-    """Whether what is left beside an identifier is a finding; an address needs a number."""
-    return is_plausible(kind, text) and (kind != "address" or bool(_DIGIT.search(text)))
 
 
 def _placed(finding: Finding, offset: int, layers: list[Decoded]) -> Finding:

@@ -14,6 +14,8 @@ _NUMBER_BEFORE = re.compile(r"(?<![\w.:/-])\d{1,5}[A-Za-z]?(?:, | )$")
 _WORD_BEHIND = re.compile(r"(?:[ -]|-| [A-Z]\. )([^\W\d_]{2,}(?:['’][^\W\d_]+)?)(?![\w(@])")
 _WORD_BEFORE = re.compile(r"(?<![\w.@/'-])([^\W\d_]{2,})(?:[ -]| [A-Z]\. )$")
 _WORD = re.compile(r"[^\W\d_]+")
+_IN_NUMBER = re.compile(r"[\w.:/-]$")
+"""What stands before the last part of another number."""
 _LAST_WORD = re.compile(r"([^\W\d_]+) $")
 _ARTICLES = frozenset((
     "the", "a", "an", "das", "dem", "des", "die", "ein", "eine", "einen", "einem", "einer", "mein", "meine",
@@ -36,6 +38,8 @@ _MOST = 3
 def bordered(kind: FindingKind, text: str, start: int, stop: int, *, lexicon: Lexicon) -> tuple[int, int]:
     """Returns start and stop of the finding; equal ones = it is none."""
     if kind == "address":
+        if text[start].isdecimal() and _IN_NUMBER.search(text[max(0, start - 1) : start]):
+            return start, start
         behind, before = _CODE_BEHIND.match(text, stop), _NUMBER_BEFORE.search(text[max(0, start - _REACH) : start])
         return start - (len(before[0]) if before else 0), behind.end() if behind else stop
     if kind != "person":

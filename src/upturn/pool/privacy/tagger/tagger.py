@@ -108,7 +108,7 @@ class Tagger:
 
 
 def is_plausible(kind: FindingKind, text: str) -> bool:
-    """Whether a text can be of the kind: two letters; for an address a word of three, and a number or another word.
+    """Whether a text can be of the kind: two letters; for an address a word of three, and a number.
 
     A letter of a script such as Chinese counts as a word.
     """
@@ -117,7 +117,7 @@ def is_plausible(kind: FindingKind, text: str) -> bool:
     if any(ord(word[0]) >= _IDEOGRAPHS for word in words):
         return True
     if kind == "address":
-        return longest > 2 and (len(words) > 1 or any(sign.isdecimal() for sign in text))
+        return longest > 2 and any(sign.isdecimal() for sign in text)
     return longest > 1
 
 
