@@ -39,12 +39,14 @@ def test_known_names_are_replaced_in_the_whole_record(make_point: MakePoint) -> 
     turn = trajectory.turns[0]
     stated = replace(turn, text='{"first_name": "Maria", "last_name": "Silva"}')
     other = replace(turn, text="ok", observation=Observation("my id is maria_silva_3668"))
-    record = replace(trajectory, turns=(stated, other), final_observation=Observation("The parcel of Maria is here."))
+    record = replace(
+        trajectory, turns=(stated, other), final_observation=Observation("The parcel of Maria is here.")
+    )
     clean = anonymise(record)
     assert clean.turns[1].observation.text == "my id is <PERSON>"
     assert clean.final_observation.text == "The parcel of <PERSON> is here."
     made = anonymise(record, Pseudonymiser(b"1" * KEY_BYTES))
-    first = made.final_observation.text.removeprefix("The parcel of ").removesuffix(" is here.")
+    first = made.final_observation.text.split()[3]
     assert made.turns[1].observation.text.startswith(f"my id is {first.lower()}_")
     assert f'"first_name": "{first}"' in made.turns[0].text
     alone = anonymise(replace(record, turns=(other,)), known=names_of(record))
