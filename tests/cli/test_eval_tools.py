@@ -37,5 +37,5 @@ def test_what_helps_is_known_from_gold_actions_only() -> None:
     task = Task("t", "x", "f", "e")
     gold = Task("t", "x", "f", "e", context={"gold_actions": [{"name": "find"}, {"name": "desk.open"}, 3]})
     assert helping_tools(task) is None
-    assert helping_tools(gold) == {"tool.find", "desk.open"}
+    assert helping_tools(gold) == frozenset(("tool.find", "desk.open"))
     assert helping_tools(Task("t", "x", "f", "e", context={"gold_actions": []})) == frozenset()
