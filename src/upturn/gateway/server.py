@@ -15,6 +15,7 @@ from upturn.config import ApiKeys, Config, api_keys
 from upturn.gateway.access import BudgetPrices, Guard, PricedTasks, open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
+from upturn.gateway.evidence import Evidence, pool_routes
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.operations import (
@@ -139,6 +140,7 @@ def _operations(
         router_routes(operators, agents.config, learn),
         admin_routes(operators, reloader),
         policy_routes(operators, online.border),
+        pool_routes(Evidence(online, operators, learn)),
     )
 
 

@@ -8,6 +8,7 @@ Start with ``store``, then ``reader`` and ``selection``.
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
 from upturn.pool.batches import Axis, Batch, BatchCriteria, BatchPoint, Priorities, freeze_batch, get_batch, redraw
+from upturn.pool.collector import Collector
 from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
 from upturn.pool.exports import Choice, ExportFile, PoolExport, import_export
 from upturn.pool.feedback import ingest_feedback
@@ -49,6 +50,7 @@ __all__ = [
     "BatchCriteria",
     "BatchPoint",
     "Choice",
+    "Collector",
     "Coverage",
     "Experience",
     "ExportFile",

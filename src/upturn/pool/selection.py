@@ -43,6 +43,8 @@ class Selection:
     """At most the latest ``limit_per_family`` of each family, so that no family dominates."""
     limit: int | None = None
     """At most the latest ``limit``."""
+    before: float | None = None
+    """Recorded before this time."""
 
     def __post_init__(self) -> None:
         for name, value in (("limit", self.limit), ("limit_per_family", self.limit_per_family)):
@@ -54,7 +56,8 @@ class Selection:
     @property
     def criteria(self) -> str:
         """The criteria as canonical JSON."""
-        return fields_json(self)
+        text = fields_json(self)
+        return text.replace(',"before":null', "") if self.before is None else text  # as ids of snapshots have it
 
 
 EVERYTHING: Final = Selection()
@@ -133,6 +136,8 @@ def _scalar_conditions(selection: Selection, score: ColumnElement[float]) -> lis
         conditions.append(score >= selection.min_score)
     if selection.since is not None:
         conditions.append(trajectories.c.recorded_at >= selection.since)
+    if selection.before is not None:
+        conditions.append(trajectories.c.recorded_at < selection.before)
     if selection.run is not None:
         appended = select(rollouts.c.trajectory_id).where(rollouts.c.run == selection.run)
         if selection.iteration is not None:

@@ -6,49 +6,39 @@ import typer
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit
+from upturn.cli.pool.batches import Before, Since, read_time
 from upturn.errors import StoreError
 from upturn.pool import (
     ALL_TENANTS,
     Experience,
     Pool,
     Selection,
-    counts,
-    coverage,
     missing_reward,
-    statistics,
 )
+from upturn.pool.answers import statistics_answer
 from upturn.records import Result
 
 
-def stats(
+def stats(  # noqa: PLR0913  a command's parameters are its options
     *,
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
     family: Families = None,
+    since: Since = None,
+    before: Before = None,
     as_json: AsJson = False,
 ) -> None:
     """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage; success
-    by agent version and family.
+    by agent version and family. Counts of records and coverage are of all records.
     """
     scope = ALL_TENANTS if all_tenants else tenant
+    selection = Selection(
+        families=tuple(family or ()), since=read_time("--since", since), before=read_time("--before", before)
+    )
     with Pool.open(pool, read_only=True) as opened:
-        summary = statistics(opened, tenant=scope, selection=Selection(families=tuple(family or ())))
-        stored = counts(opened, tenant=scope)
-        covered = coverage(opened, tenant=scope)
-    results = [
-        Result(f"coverage_{name}", share.value, n=share.whole)
-        for name, share in covered._asdict().items()
-        if share.whole
-    ]
-    details = {
-        "tenant": "all" if all_tenants else tenant,
-        "records": stored._asdict(),
-        "agents": [entry._asdict() for entry in summary.agents],
-        "families": [entry._asdict() for entry in summary.families],
-        "success_histograms": summary.histograms,
-    }
-    emit("pool stats", [*summary.results(), *results], details, as_json=as_json)
+        answer = statistics_answer(opened, tenant=scope, selection=selection)
+    emit("pool stats", answer.results, answer.details, as_json=as_json)
 
 
 def show(
