@@ -173,7 +173,7 @@ async def test_reports_are_stored_once_and_as_by_the_command(desk: LiveDesk, tmp
         ("batch", {"size": 10_001}, 400, "size"),
         ("batch", {"heldout_share": 1.0}, 400, "heldout_share must be"),
         ("batch", {"since": "yesterday"}, 400, "since: 'yesterday' is no day or time"),
-        ("batch", {"tags": ["x"]}, 400, "tags"),
+        ("batch", {"labels": ["x"]}, 400, "labels"),
     ],
 )  # fmt: skip
 async def test_unusable_requests_are_refused_by_name(

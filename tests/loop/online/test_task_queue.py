@@ -11,6 +11,7 @@ import pytest
 
 from upturn.dialects import RequestError
 from upturn.loop.online import Client, TaskQueue
+from upturn.pool import Pool
 from upturn.pool.access import Border, set_policy
 from upturn.pool.calls import set_states, submit_task
 from upturn.records import Task
@@ -175,6 +176,22 @@ async def test_tasks_are_charged_and_not_run_without_means(run: ModuleType) -> N
     assert (submission.state, submission.reason) == ("failed", "default has spent all of it")
     assert purse.charged == [paid.id]
     assert not run.pool.trajectory_ids(unpaid.id, tenant="default")
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_queue_that_stops_as_a_task_arrives_ends(
+    run: ModuleType, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pool, "has_one_writer", False)  # only then it looks for tasks of others while it waits
+    queue = TaskQueue(run.pool, run.service)
+    queue.start()
+    while not queue._is_wanted._waiters:
+        await asyncio.sleep(0)
+    queue._is_wanted.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        await queue.stop()
 
 
 async def test_a_version_that_is_taken_out_of_service_after_the_decision_still_does_the_task(

@@ -7,6 +7,7 @@ import typer
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit
 from upturn.cli.pool.batches import Before, Since, read_time
+from upturn.cli.pool.tags import Tags, checked_tags
 from upturn.errors import StoreError
 from upturn.pool import (
     ALL_TENANTS,
@@ -14,6 +15,7 @@ from upturn.pool import (
     Pool,
     Selection,
     missing_reward,
+    tags_of,
 )
 from upturn.pool.answers import statistics_answer
 from upturn.records import Result
@@ -25,16 +27,20 @@ def stats(  # noqa: PLR0913  a command's parameters are its options
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
     family: Families = None,
+    tags: Tags = None,
     since: Since = None,
     before: Before = None,
     as_json: AsJson = False,
 ) -> None:
     """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage; success
-    by agent version and family. Counts of records and coverage are of all records.
+    by agent version, family and tag. Counts of records and coverage are of all records.
     """
     scope = ALL_TENANTS if all_tenants else tenant
     selection = Selection(
-        families=tuple(family or ()), since=read_time("--since", since), before=read_time("--before", before)
+        families=tuple(family or ()),
+        tags=checked_tags(tags),
+        since=read_time("--since", since),
+        before=read_time("--before", before),
     )
     with Pool.open(pool, read_only=True) as opened:
         answer = statistics_answer(opened, tenant=scope, selection=selection)
@@ -54,6 +60,7 @@ def show(
     with Pool.open(pool, read_only=True) as opened:
         ids = opened.trajectory_ids(record_id, tenant=scope)
         experiences = list(opened.experiences_of(ids, tenant=scope, has_tokens=False))
+        tags = tags_of(opened, sorted({experience.task.id for experience in experiences}), tenant=scope)
     if not experiences:
         raise StoreError(
             f"{str(pool)!r} has no trajectory of {record_id!r} for tenant {tenant!r}; give the id of a task, "
@@ -61,11 +68,14 @@ def show(
         )
     rewarded = sum(not missing_reward(experience) for experience in experiences)
     results = [Result("trajectories", float(len(experiences))), Result("rewarded", float(rewarded))]
-    shown = {experience.trajectory.id: _described(experience) for experience in experiences}
+    shown = {
+        experience.trajectory.id: _described(experience, tags.get(experience.task.id, []))
+        for experience in experiences
+    }
     emit("pool show", results, {"trajectories": shown}, as_json=as_json)
 
 
-def _described(experience: Experience) -> dict[str, object]:
+def _described(experience: Experience, tags: list[str]) -> dict[str, object]:
     """One trajectory, for people and for --json."""
     task, trajectory, evaluation = experience
     problem = missing_reward(experience)
@@ -77,6 +87,8 @@ def _described(experience: Experience) -> dict[str, object]:
         "turns": len(trajectory.turns),
         "reward": None if problem or evaluation is None else evaluation.score,
     }
+    if tags:
+        described["tags"] = tags
     if problem:
         described["no_reward"] = problem
     if evaluation is not None:

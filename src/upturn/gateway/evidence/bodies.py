@@ -55,6 +55,8 @@ class BatchBody(Wire):
     families: Names = Field(default_factory=list)
     environments: Names = Field(default_factory=list)
     levels: Annotated[list[int], Field(max_length=100)] = Field(default_factory=list)
+    tags: Names = Field(default_factory=list)
+    """Only of tasks that have all of these tags."""
     agents: Names = Field(default_factory=list)
     agent_versions: Names = Field(default_factory=list)
     splits: Annotated[list[Split], Field(max_length=2)] = Field(default_factory=lambda: ["train"])

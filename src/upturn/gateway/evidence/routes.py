@@ -135,20 +135,30 @@ def pool_routes(evidence: Evidence) -> APIRouter:
 
     @routes.get("/v1/pool/statistics", responses=errors(400, 401, 403))
     async def statistics(
-        request: Request, since: Moment = None, before: Moment = None, family: Families = None
+        request: Request,
+        *,
+        since: Moment = None,
+        before: Moment = None,
+        family: Families = None,
+        tag: Families = None,
     ) -> dict[str, Any]:
         """Show statistics of the tenant's trajectories, as `upturn pool stats` does."""
         tenant = evidence.caller(request).tenant
-        selection = _selection(since, before, family)
+        selection = _selection(since, before, family, tag)
         return (await evidence.read(lambda pool: statistics_answer(pool, tenant=tenant, selection=selection))).body
 
     @routes.get("/v1/pool/quality", responses=errors(400, 401, 403))
     async def quality(
-        request: Request, since: Moment = None, before: Moment = None, family: Families = None
+        request: Request,
+        *,
+        since: Moment = None,
+        before: Moment = None,
+        family: Families = None,
+        tag: Families = None,
     ) -> dict[str, Any]:
         """Show how many data points pass the quality gates, as `upturn pool validate --gates` does."""
         tenant = evidence.caller(request).tenant
-        selection = _selection(since, before, family)
+        selection = _selection(since, before, family, tag)
         return (await evidence.read(lambda pool: _quality(pool, tenant, selection))).body
 
     @routes.post("/v1/pool/batch", responses=errors(400, 401, 403, 413), response_model=None)
@@ -170,8 +180,13 @@ def _quality(pool: Pool, tenant: str, selection: Selection) -> Any:
     return quality_answer(validate_quality(pool, tenant=tenant, selection=selection), tenant=tenant)
 
 
-def _selection(since: str | None, before: str | None, family: list[str] | None) -> Selection:
-    return Selection(families=tuple(family or ()), since=moment("since", since), before=moment("before", before))
+def _selection(since: str | None, before: str | None, family: list[str] | None, tag: list[str] | None) -> Selection:
+    return Selection(
+        families=tuple(family or ()),
+        tags=tuple(tag or ()),
+        since=moment("since", since),
+        before=moment("before", before),
+    )
 
 
 def _wants_lines(request: Request) -> bool:

@@ -220,7 +220,8 @@ class TaskQueue:
         """Waits for a task; other processes do not say when they have stored one."""
         patience = None if self._pool.has_one_writer else _POLL_SECONDS
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._is_wanted.wait(), patience)
+            async with asyncio.timeout(patience):  # wait_for may lose a cancellation (CPython issue 86296)
+                await self._is_wanted.wait()
         self._is_wanted.clear()
 
     async def _serve(self, wave: Sequence[Submission]) -> None:

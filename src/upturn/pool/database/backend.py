@@ -58,10 +58,6 @@ class Backend(Protocol):
         """Returns whether a transaction whose connection was lost in its commit was committed."""
         ...
 
-    def other_writers(self, connection: Connection) -> list[str]:
-        """Returns the other sessions that may write the pool, in words; none where a file lock excludes them."""
-        ...
-
     def checkpoint(self, engine: Engine) -> None:
         """Prepares the database for the time without writers."""
         ...

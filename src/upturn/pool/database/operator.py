@@ -46,6 +46,15 @@ def writers_excluded(location: str | Location) -> Iterator[None]:
         engine.dispose()
 
 
+def other_writers(connection: Connection) -> list[str]:
+    """Returns the other sessions that may write the pool, in words; none of a file, whose lock excludes them."""
+    if connection.dialect.name != "postgresql":
+        return []
+    from upturn.pool.database.postgres import writing_sessions
+
+    return writing_sessions(connection)
+
+
 def integrity_problems(engine: Engine) -> list[str]:
     """Returns the damage that the database's own check reports."""
     try:

@@ -26,7 +26,7 @@ _LOCK_TIMEOUT_SECONDS = 45
 _LOCK = 0x75707475
 """First half of the advisory lock's number; the second half is of the schema."""
 _PRESENCE = 0x75707476
-"""The same for the lock that every writing session holds, shared, as long as it lives (``other_writers``)."""
+"""The same for the lock that every writing session holds, shared, as long as it lives (``writing_sessions``)."""
 
 
 class PostgresBackend:
@@ -108,22 +108,6 @@ class PostgresBackend:
         query = text("SELECT pg_xact_status(CAST(:number AS xid8))")
         return connection.execute(query, {"number": transaction_id}).scalar() == "committed"
 
-    def other_writers(self, connection: Connection) -> list[str]:
-        """Returns the other sessions that may write the pool, in words."""
-        query = text(
-            "SELECT activity.pid, activity.client_addr, activity.backend_start FROM pg_locks AS held"
-            " JOIN pg_stat_activity AS activity ON activity.pid = held.pid"
-            " WHERE held.locktype = 'advisory' AND held.granted AND held.pid <> pg_backend_pid()"
-            " AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            " AND held.classid = CAST(:presence AS oid)"
-            " AND held.objid = CAST(CAST(hashtext(current_schema()) AS bigint) & 4294967295 AS oid)"
-            " ORDER BY activity.pid"
-        )
-        return [
-            f"server process {row.pid} of {row.client_addr or 'this machine'}, since {row.backend_start:%H:%M:%S}"
-            for row in connection.execute(query, {"presence": _PRESENCE})
-        ]
-
     def checkpoint(self, engine: Engine) -> None:
         """Does nothing: the server does it."""
 
@@ -146,6 +130,23 @@ class PostgresBackend:
             except StoreError as exc:
                 problems.append(str(exc))
         return problems
+
+
+def writing_sessions(connection: Connection) -> list[str]:
+    """Returns the other sessions that may write the pool, in words."""
+    query = text(
+        "SELECT activity.pid, activity.client_addr, activity.backend_start FROM pg_locks AS held"
+        " JOIN pg_stat_activity AS activity ON activity.pid = held.pid"
+        " WHERE held.locktype = 'advisory' AND held.granted AND held.pid <> pg_backend_pid()"
+        " AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        " AND held.classid = CAST(:presence AS oid)"
+        " AND held.objid = CAST(CAST(hashtext(current_schema()) AS bigint) & 4294967295 AS oid)"
+        " ORDER BY activity.pid"
+    )
+    return [
+        f"server process {row.pid} of {row.client_addr or 'this machine'}, since {row.backend_start:%H:%M:%S}"
+        for row in connection.execute(query, {"presence": _PRESENCE})
+    ]
 
 
 class _ByteOrder(PGTypeCompiler):

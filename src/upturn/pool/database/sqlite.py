@@ -129,10 +129,6 @@ class SqliteBackend:
         """Returns False: an error of a commit means that nothing is stored."""
         return False
 
-    def other_writers(self, connection: Connection) -> list[str]:  # noqa: ARG002
-        """Returns none: the lock of the file excludes them."""
-        return []
-
     def checkpoint(self, engine: Engine) -> None:
         """Moves the records in the ``-wal`` file into the database, so that a copy of the one file has all of them.
 

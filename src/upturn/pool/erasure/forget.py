@@ -16,7 +16,7 @@ from upturn.errors import ConfigError, StoreBusyError
 from upturn.pool import schema
 from upturn.pool.access import append_act, record_erasure
 from upturn.pool.audit import Erased
-from upturn.pool.database import Location, backend_in
+from upturn.pool.database import Location, other_writers
 from upturn.pool.erasure.rewriting import replacement_of, without_subject
 from upturn.pool.erasure.scrub import files_with, scrub
 from upturn.pool.erasure.search import LOOSE, RECORDS, Hit, search
@@ -99,7 +99,7 @@ def forget(location: str | Location, subject: Subject, *, act: AdminAct, is_dry_
 
 def _check_alone(connection: Connection) -> None:
     """Raises StoreBusyError if another session may write the pool."""
-    if writers := backend_in(connection).other_writers(connection):
+    if writers := other_writers(connection):
         raise StoreBusyError(
             f"the pool is being written by {', '.join(writers)}; stop the gateways and runs that use it, then "
             "erase again"

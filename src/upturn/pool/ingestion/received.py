@@ -73,7 +73,9 @@ def receive_traces(
 
 def _point(conversation: Conversation, origin: Origin, replacer: Replacer | None) -> Point:
     if replacer is not None:  # a task's id is a hash, and that of the original would confirm a guess of it
-        conversation = replace(conversation, task_key=replace_text(conversation.task_key, replacer))
+        tags = [replace_text(tag, replacer) for tag in conversation.tags]
+        task_key = replace_text(conversation.task_key, replacer)
+        conversation = replace(conversation, task_key=task_key, tags=tags)
     task = task_of(conversation, origin)
     trajectory = trajectory_of(conversation, task, origin)
     if replacer is not None:
@@ -86,5 +88,8 @@ def _store(pool: Pool, point: Point) -> bool:
     """Returns whether the trajectory is new. A stored task stays."""
     task_id = str(point.task.values["id"])
     is_stored = next(iter(pool.tasks(tenant=str(point.task.values["tenant"]), ids=[task_id])), None) is not None
-    rows: Sequence[ReadyRow] = (point.trajectory, point.evaluation) if is_stored else point
-    return pool.submit(*rows).result() > (0 if is_stored else 1)
+    rows: Sequence[ReadyRow] = point.results if is_stored else (point.task, *point.results)
+    is_new = pool.submit(*rows).result() > (0 if is_stored else 1)
+    if point.tags:
+        pool.submit(*point.tags).result()
+    return is_new
