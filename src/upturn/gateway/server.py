@@ -100,11 +100,6 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         tasks = _task_queue(config, keys, service, learner, learn=background.learn, accounts=accounts)
         reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls, budgets, guard.limiter)
         reloader = Reloader(config, source, reloaded, operators, keys=keys)
-
-        async def run() -> None:
-            reloader.listen()
-            await background.run()
-
         parts = Parts(
             service,
             guard,
@@ -113,8 +108,9 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             tasks=tasks,
             learn=background.learn,
             further=_operations(operators, reloader, service, learn=background.learn),
-            background=run,
+            background=partial(_run, reloader, background),
             keep_days=lambda: reloader.config.gateway.keep_days,
+            retention=config.pool.retention,
             on_stop=partial(_close, upstreams, texts),
         )
         for warning in (*keys.warnings, *_waiting(in_service)):
@@ -127,6 +123,12 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             evidence.close()
             if telemetry is not None:
                 telemetry.close()
+
+
+async def _run(reloader: Reloader, background: Background) -> None:
+    """Runs beside the calls."""
+    reloader.listen()
+    await background.run()
 
 
 def _operations(

@@ -36,7 +36,7 @@ from upturn.pool.ingestion import (
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
-from upturn.pool.retention import plan_pruning, prune
+from upturn.pool.retention import Pruned, plan_pruning, prune, prune_due
 from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, task_question
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
@@ -77,6 +77,7 @@ __all__ = [
     "PoolSink",
     "PoolUrl",
     "Priorities",
+    "Pruned",
     "Question",
     "ReadyRow",
     "Received",
@@ -120,6 +121,7 @@ __all__ = [
     "plan_pruning",
     "pool_exists",
     "prune",
+    "prune_due",
     "quarantined_lines",
     "readiness",
     "ready_row",

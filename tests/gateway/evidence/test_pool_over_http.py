@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 def desk(path: Path) -> Iterator[LiveDesk]:
     """A gateway over the pool whose client has an operator's key of the tenant shop."""
     with Pool.open(path) as pool:
-        keys = {role: add_key(pool, "shop", role) for role in ("operator", "admin", "feedback")}  # type: ignore[arg-type]
+        keys = {role: add_key(pool, "shop", role) for role in ("operator", "admin", "feedback")}
     headers = {**bearer(keys["operator"]), "x-test-admin": keys["admin"], "x-test-feedback": keys["feedback"]}
     with open_gateway(config_of(path), NO_FILE, host="127.0.0.1") as gateway:
         transport = httpx2.ASGITransport(app=gateway.app)

@@ -243,10 +243,10 @@ def _server_files(location: PoolUrl) -> bytes | None:
     engine = create_engine(location.url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql("CHECKPOINT")
-        folder = connection.exec_driver_sql("SHOW data_directory").scalar_one()
-        name = connection.exec_driver_sql("SELECT pg_relation_filepath('tasks')").scalar_one()
+        folder = str(connection.exec_driver_sql("SHOW data_directory").scalar_one())
+        name: str = connection.exec_driver_sql("SELECT pg_relation_filepath('tasks')").scalar_one()
     engine.dispose()
     try:
-        return (Path(folder) / name).read_bytes()
+        return Path(folder, name).read_bytes()
     except OSError:
         return None

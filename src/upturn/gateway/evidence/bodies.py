@@ -15,6 +15,10 @@ Text = Annotated[str, Field(max_length=1_000)]
 _NOT_CRITERIA = frozenset({"seed", "bound", "freeze", "contents", "who", "why", "priorities", "since", "before"})
 
 
+def _only_train() -> list[Split]:
+    return ["train"]
+
+
 class DecisionBody(Wire):
     """A routing decision of a router elsewhere, with its task unless that is stored."""
 
@@ -59,7 +63,7 @@ class BatchBody(Wire):
     """Only of tasks that have all of these tags."""
     agents: Names = Field(default_factory=list)
     agent_versions: Names = Field(default_factory=list)
-    splits: Annotated[list[Split], Field(max_length=2)] = Field(default_factory=lambda: ["train"])
+    splits: Annotated[list[Split], Field(max_length=2)] = Field(default_factory=_only_train)
     origins: Annotated[list[Origin], Field(max_length=2)] = Field(default_factory=list)
     outcomes: Annotated[list[Outcome], Field(max_length=20)] = Field(default_factory=list)
     verdicts: Annotated[list[EvaluationVerdict], Field(max_length=3)] = Field(default_factory=list)
@@ -94,9 +98,9 @@ class BatchBody(Wire):
             for name, value in self
             if name not in _NOT_CRITERIA
         }
-        moments = {"since": moment("since", self.since), "before": moment("before", self.before)}
+        given["since"], given["before"] = moment("since", self.since), moment("before", self.before)
         try:
-            return BatchCriteria(**given, **moments, priorities=Priorities(**self.priorities.model_dump()))
+            return BatchCriteria(**given, priorities=Priorities(**self.priorities.model_dump()))
         except ValueError as exc:
             raise RequestError(str(exc)) from exc
 

@@ -23,6 +23,7 @@ from upturn.loop.online import OnlineService
 from upturn.pool import Batch, Pool, Selection, freeze_batch, get_batch
 from upturn.pool.access import record_act
 from upturn.pool.answers import (
+    Answer,
     batch_answer,
     logged_answer,
     point_lines,
@@ -169,7 +170,7 @@ def pool_routes(evidence: Evidence) -> APIRouter:
     return routes
 
 
-def _quality(pool: Pool, tenant: str, selection: Selection) -> Any:
+def _quality(pool: Pool, tenant: str, selection: Selection) -> Answer:
     count = len(list(pool.selected(selection, tenant=tenant)))
     if count > MOST_VALIDATED:
         raise RequestError(

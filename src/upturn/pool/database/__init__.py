@@ -14,7 +14,13 @@ from upturn.pool.database.backend import (
     writing_engine,
 )
 from upturn.pool.database.location import Location, PoolUrl, location_of, names_pool
-from upturn.pool.database.operator import integrity_problems, operator_transaction, other_writers, writers_excluded
+from upturn.pool.database.operator import (
+    integrity_problems,
+    operator_transaction,
+    other_writers,
+    stored_bytes,
+    writers_excluded,
+)
 from upturn.pool.database.revision import begin_move, bring_to_head, check_head, end_move, is_at_head
 from upturn.pool.database.server import server_settings
 from upturn.pool.database.sqlite import POOL_ENDINGS
@@ -62,6 +68,7 @@ __all__ = [
     "rejected",
     "server_settings",
     "sqlite_error",
+    "stored_bytes",
     "writers_excluded",
     "writing_engine",
 ]
