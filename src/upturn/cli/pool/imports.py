@@ -9,10 +9,9 @@ import typer
 from upturn.cli.options import POOL_PATH, AsJson, PoolPath, Tenant
 from upturn.cli.output import emit, print_message, progress
 from upturn.errors import IngestError
-from upturn.pool import ExportFile, Pool, import_export, location_of
+from upturn.pool import Collector, ExportFile, Pool, import_export, location_of
 from upturn.pool.access import record_act
 from upturn.pool.answers import log_lines, logged_answer
-from upturn.pool.collector import Collector
 from upturn.records import AdminAct, Result
 
 _MAX_LINES_SHOWN = 20

@@ -20,7 +20,7 @@ from upturn.gateway.evidence.bodies import BatchBody, DecisionBody, EvaluationBo
 from upturn.gateway.openapi import Wire, errors
 from upturn.gateway.operations import Operators
 from upturn.loop.online import OnlineService
-from upturn.pool import Batch, Pool, Selection, freeze_batch, get_batch
+from upturn.pool import Batch, Collector, Pool, Selection, freeze_batch, get_batch
 from upturn.pool.access import record_act
 from upturn.pool.answers import (
     Answer,
@@ -31,7 +31,6 @@ from upturn.pool.answers import (
     read_logged,
     statistics_answer,
 )
-from upturn.pool.collector import Collector
 from upturn.pool.quality import validate_quality
 from upturn.records import AdminAct
 
