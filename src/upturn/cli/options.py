@@ -22,6 +22,10 @@ Tenant = Annotated[str, typer.Option("--tenant", help="Tenant whose records to u
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Use the records of all tenants.")]
 Who = Annotated[str, typer.Option("--who", help="Who does this; stored. Default: the user's name on this machine.")]
 Why = Annotated[str, typer.Option("--why", help="Reason; stored.")]
+Since = Annotated[
+    str | None, typer.Option("--since", help="Recorded at or after this day or time (ISO 8601, UTC).")
+]
+Before = Annotated[str | None, typer.Option("--before", help="Recorded before this day or time.")]
 Families = Annotated[list[str] | None, typer.Option("--family", help="Only this task family; repeatable.")]
 
 MetricsConfig = Annotated[
@@ -35,6 +39,16 @@ MetricsConfig = Annotated[
 
 CONFIG_PATH = Path("upturn.toml")
 POOL_PATH = "upturn.db"
+
+
+def time_of(option: str, text: str | None) -> float | None:
+    """Returns seconds since 1970 of an ISO 8601 day or time; without a zone it is UTC. None = none is given."""
+    from upturn.pool.answers import read_moment
+
+    try:
+        return None if text is None else read_moment(text)
+    except ValueError as exc:
+        raise typer.BadParameter(f"{option} {exc}") from exc
 
 
 def user_name() -> str:

@@ -40,14 +40,14 @@ class Selection:
     """Only rollouts of this iteration of ``run``; needs ``run``."""
     since: float | None = None
     """Recorded at or after this time (UTC, seconds since 1970)."""
+    before: float | None = None
+    """Recorded before this time."""
     tags: tuple[str, ...] = ()
     """Only of tasks that have all of these tags."""
     limit_per_family: int | None = None
     """At most the latest ``limit_per_family`` of each family, so that no family dominates."""
     limit: int | None = None
     """At most the latest ``limit``."""
-    before: float | None = None
-    """Recorded before this time."""
 
     def __post_init__(self) -> None:
         for name, value in (("limit", self.limit), ("limit_per_family", self.limit_per_family)):
@@ -120,7 +120,7 @@ def select_trajectories(selection: Selection, tenant: Scope, until: int) -> Sele
         *_among(trajectories.c.origin, selection.origins),
         *_among(verdict, selection.verdicts),
         *_scalar_conditions(selection, latest.c.score),
-        *tagged(trajectories.c.task_id, selection.tags, until, by="task_id"),
+        *tagged(trajectories.c.task_id, selection.tags, until),
     )
     if selection.limit_per_family is not None:
         rank = func.row_number().over(partition_by=tasks.c.family, order_by=trajectories.c.sequence.desc())

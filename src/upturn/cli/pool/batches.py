@@ -9,7 +9,19 @@ from typing import Annotated, TypeVar, cast, get_args
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant, Who, Why, user_name
+from upturn.cli.options import (
+    POOL_PATH,
+    AsJson,
+    Before,
+    Families,
+    PoolPath,
+    Since,
+    Tenant,
+    Who,
+    Why,
+    time_of,
+    user_name,
+)
 from upturn.cli.output import emit, show_table
 from upturn.cli.pool.exports import read_verdicts
 from upturn.cli.pool.output_file import open_output
@@ -27,15 +39,10 @@ from upturn.pool import (
     redraw,
 )
 from upturn.pool.access import record_act
-from upturn.pool.answers import Answer, Contents, batch_answer, point_lines, read_moment
+from upturn.pool.answers import Answer, Contents, batch_answer, point_lines
 from upturn.records import AdminAct, JsonValue, Result
 
 BuiltT = TypeVar("BuiltT")
-
-Since = Annotated[
-    str | None, typer.Option("--since", help="Recorded at or after this day or time (ISO 8601, UTC).")
-]
-Before = Annotated[str | None, typer.Option("--before", help="Recorded before this day or time.")]
 
 
 def batch(  # noqa: PLR0913  a command's parameters are its options
@@ -109,8 +116,8 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
             tags=checked_tags(tags),
             min_score=min_score,
             max_score=max_score,
-            since=read_time("--since", since),
-            before=read_time("--before", before),
+            since=time_of("--since", since),
+            before=time_of("--before", before),
             is_clean=clean,
             balance=tuple(_one_of("--balance", axis, get_args(Axis)) for axis in balance or ()),  # type: ignore[misc]
             max_per_task=per_task,
@@ -205,11 +212,3 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise typer.BadParameter(f"{option} {value!r} is unknown; known: {', '.join(known)}")
     return value
-
-
-def read_time(option: str, text: str | None) -> float | None:
-    """Returns seconds since 1970 of an ISO 8601 day or time; None = no limit. Raises BadParameter."""
-    try:
-        return None if text is None else read_moment(text)
-    except ValueError as exc:
-        raise typer.BadParameter(f"{option} {exc}") from exc

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
 from upturn.cli.output import emit
-from upturn.cli.pool.batches import Before, Since, read_time
 from upturn.cli.pool.tags import Tags, checked_tags
 from upturn.errors import StoreError
 from upturn.pool import (
@@ -33,15 +32,17 @@ def stats(  # noqa: PLR0913  a command's parameters are its options
     as_json: AsJson = False,
 ) -> None:
     """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage; success
-    by agent version, family and tag. Counts of records and coverage are of all records.
+    by agent version, family and tag.
+
+    --family, --tag, --since and --before do not restrict the numbers of records and the coverage.
     """
-    scope = ALL_TENANTS if all_tenants else tenant
     selection = Selection(
         families=tuple(family or ()),
+        since=time_of("--since", since),
+        before=time_of("--before", before),
         tags=checked_tags(tags),
-        since=read_time("--since", since),
-        before=read_time("--before", before),
     )
+    scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
         answer = statistics_answer(opened, tenant=scope, selection=selection)
     emit("pool stats", answer.results, answer.details, as_json=as_json)

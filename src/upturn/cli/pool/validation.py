@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 from pydantic_core import from_json
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
 from upturn.cli.output import emit, print_message, show_table
-from upturn.cli.pool.batches import Before, Since, read_time
 from upturn.pool import (
     ALL_TENANTS,
     Pool,
@@ -54,7 +53,7 @@ def validate(  # noqa: PLR0913  a command's parameters are its options
     scope = ALL_TENANTS if all_tenants else tenant
     forbidden = [] if held_out is None else _instructions(held_out)
     selection = Selection(
-        families=tuple(family or ()), since=read_time("--since", since), before=read_time("--before", before)
+        families=tuple(family or ()), since=time_of("--since", since), before=time_of("--before", before)
     )
     damage: list[str] = []
     changes: list[str] = []
