@@ -8,7 +8,15 @@ Start with ``store``, then ``reader`` and ``selection``.
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
 from upturn.pool.batches import Axis, Batch, BatchCriteria, BatchPoint, Priorities, freeze_batch, get_batch, redraw
-from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
+from upturn.pool.database import (
+    POOL_ENDINGS,
+    Location,
+    PoolUrl,
+    integrity_problems,
+    location_of,
+    names_pool,
+    pool_exists,
+)
 from upturn.pool.exports import Choice, ExportFile, PoolExport, import_export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
@@ -28,18 +36,25 @@ from upturn.pool.preference import correction_pairs, deployment_pairs, trajector
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
 from upturn.pool.retention import plan_pruning, prune
+from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, task_question
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
+from upturn.pool.sharing import learnable_in
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
-from upturn.pool.statistics import counts, statistics
+from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
+from upturn.pool.tagging import change_tags, tags_of, tasks_of
+from upturn.pool.tags import TAG_RULE, TagChange, is_tag
 from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
+from upturn.pool.transition import Assignment, State, Transition, transitions, transitions_of
 
 __all__ = [
     "ALL_TENANTS",
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "TAG_RULE",
+    "Assignment",
     "Axis",
     "Batch",
     "BatchCriteria",
@@ -55,18 +70,26 @@ __all__ = [
     "Pool",
     "PoolExport",
     "PoolReader",
+    "PoolRecall",
     "PoolRecord",
     "PoolSink",
     "PoolUrl",
     "Priorities",
+    "Question",
     "ReadyRow",
     "Received",
     "RolloutKey",
     "Scope",
     "Selected",
     "Selection",
+    "Similar",
+    "State",
     "States",
+    "SuccessIndex",
+    "TagChange",
     "Transcript",
+    "Transition",
+    "change_tags",
     "check_source",
     "copy_pool",
     "correction_pairs",
@@ -85,10 +108,13 @@ __all__ = [
     "inspect",
     "integrity_problems",
     "is_imported",
+    "is_tag",
+    "learnable_in",
     "ledger_problems",
     "location_of",
     "missing_reward",
     "move_pool",
+    "names_pool",
     "plan_pruning",
     "pool_exists",
     "prune",
@@ -99,8 +125,14 @@ __all__ = [
     "redraw",
     "rows_of",
     "statistics",
+    "tag_statistics",
+    "tags_of",
     "take_snapshot",
     "take_snapshot_of",
+    "task_question",
+    "tasks_of",
     "trajectory_ratings",
     "transcript",
+    "transitions",
+    "transitions_of",
 ]

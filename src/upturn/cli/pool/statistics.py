@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
 from upturn.cli.output import emit
+from upturn.cli.pool.tags import Tags, checked_tags
 from upturn.errors import StoreError
 from upturn.pool import (
     ALL_TENANTS,
@@ -16,24 +17,38 @@ from upturn.pool import (
     coverage,
     missing_reward,
     statistics,
+    tag_statistics,
+    tags_of,
 )
 from upturn.records import Result
 
 
-def stats(
+def stats(  # noqa: PLR0913  a command's parameters are its options
     *,
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
     family: Families = None,
+    tags: Tags = None,
+    since: Since = None,
+    before: Before = None,
     as_json: AsJson = False,
 ) -> None:
     """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage; success
-    by agent version and family.
+    by agent version, family and tag.
+
+    --family, --tag, --since and --before do not restrict the numbers of records and the coverage.
     """
+    selection = Selection(
+        families=tuple(family or ()),
+        since=time_of("--since", since),
+        before=time_of("--before", before),
+        tags=checked_tags(tags),
+    )
     scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
-        summary = statistics(opened, tenant=scope, selection=Selection(families=tuple(family or ())))
+        summary = statistics(opened, tenant=scope, selection=selection)
+        by_tag = tag_statistics(opened, tenant=scope, selection=selection)
         stored = counts(opened, tenant=scope)
         covered = coverage(opened, tenant=scope)
     results = [
@@ -46,6 +61,7 @@ def stats(
         "records": stored._asdict(),
         "agents": [entry._asdict() for entry in summary.agents],
         "families": [entry._asdict() for entry in summary.families],
+        **({"tags": [entry._asdict() for entry in by_tag]} if by_tag else {}),
         "success_histograms": summary.histograms,
     }
     emit("pool stats", [*summary.results(), *results], details, as_json=as_json)
@@ -64,6 +80,7 @@ def show(
     with Pool.open(pool, read_only=True) as opened:
         ids = opened.trajectory_ids(record_id, tenant=scope)
         experiences = list(opened.experiences_of(ids, tenant=scope, has_tokens=False))
+        tags = tags_of(opened, sorted({experience.task.id for experience in experiences}), tenant=scope)
     if not experiences:
         raise StoreError(
             f"{str(pool)!r} has no trajectory of {record_id!r} for tenant {tenant!r}; give the id of a task, "
@@ -71,11 +88,14 @@ def show(
         )
     rewarded = sum(not missing_reward(experience) for experience in experiences)
     results = [Result("trajectories", float(len(experiences))), Result("rewarded", float(rewarded))]
-    shown = {experience.trajectory.id: _described(experience) for experience in experiences}
+    shown = {
+        experience.trajectory.id: _described(experience, tags.get(experience.task.id, []))
+        for experience in experiences
+    }
     emit("pool show", results, {"trajectories": shown}, as_json=as_json)
 
 
-def _described(experience: Experience) -> dict[str, object]:
+def _described(experience: Experience, tags: list[str]) -> dict[str, object]:
     """One trajectory, for people and for --json."""
     task, trajectory, evaluation = experience
     problem = missing_reward(experience)
@@ -87,6 +107,8 @@ def _described(experience: Experience) -> dict[str, object]:
         "turns": len(trajectory.turns),
         "reward": None if problem or evaluation is None else evaluation.score,
     }
+    if tags:
+        described["tags"] = tags
     if problem:
         described["no_reward"] = problem
     if evaluation is not None:

@@ -1,0 +1,87 @@
+"""What became of calls: whether their results were used later, and whether they repeat an earlier call.
+
+A reward for calls alone is farmed by calls, so the bonus is for results that were used, in successes. Pure
+functions of trajectories.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from upturn.records import Action, Evaluation, Trajectory, record
+from upturn.rewards.similarity import words
+
+_TELLING = re.compile(r"(?=.*\d).{2,}|.{4,}")
+"""Words that can show a use: of four characters, or two with a digit. Shorter ones occur by chance."""
+MESSAGES = "user"
+"""Target of messages, which are no tool calls."""
+
+
+@record
+class CallUse:
+    """One tool call of a trajectory."""
+
+    turn: int
+    name: str
+    is_valid: bool
+    """The environment accepted it."""
+    is_used: bool
+    """A later action or text has a word or number that nothing before the call's result had."""
+
+
+def call_uses(trajectory: Trajectory) -> tuple[CallUse, ...]:
+    """The tool calls in order; messages to the user are none.
+
+    New words of a result are those in no earlier observation, nor in the agent's own texts before. A use that
+    paraphrases the result is not seen, nor one of a yes or no; a copy without need counts as a use.
+    """
+    turns, results = trajectory.turns, trajectory.results
+    written = [frozenset(words(f"{turn.text} {_values_text(turn.action)}")) for turn in turns]
+    seen: set[str] = set()
+    uses = []
+    for index, (turn, result) in enumerate(zip(turns, results, strict=True)):
+        seen |= {*words(turn.observation.text), *written[index]}
+        if turn.action is None or turn.action.target == MESSAGES:
+            continue
+        new = {word for word in words(result.text) if _TELLING.fullmatch(word)} - seen
+        is_used = not result.is_error and any(new & later for later in written[index + 1 :])
+        uses.append(CallUse(index, turn.action.name, not result.is_error, is_used))
+    return tuple(uses)
+
+
+def use_bonus(trajectory: Trajectory, evaluation: Evaluation) -> float | None:
+    """The share of the tool calls whose result was used, for a success; 0 for a failure, and without a call.
+
+    More calls do not raise it. None = the evaluation is missing.
+    """
+    if evaluation.verdict == "missing":
+        return None
+    uses = call_uses(trajectory)
+    return sum(use.is_used for use in uses) / len(uses) if uses and evaluation.is_success else 0.0
+
+
+def repeated_calls(trajectory: Trajectory) -> tuple[int, ...]:
+    """The turns that repeat an earlier call with the same parameters and got the same result.
+
+    A call that is repeated because its result may differ, such as one after a wait, counts only where it did not.
+    """
+    made: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    repeated = []
+    for index, (turn, result) in enumerate(zip(trajectory.turns, trajectory.results, strict=True)):
+        if turn.action is None:
+            continue
+        key, answer = (turn.action.name, _values_text(turn.action)), (result.code, result.text)
+        if answer in made.setdefault(key, set()):
+            repeated.append(index)
+        made[key].add(answer)
+    return tuple(repeated)
+
+
+def _values_text(action: Action | None) -> str:
+    parameters: Mapping[str, object] = {} if action is None else action.parameters
+    return json.dumps(parameters, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def valid_tools(uses: Sequence[CallUse]) -> frozenset[str]:
+    """The tools with at least one accepted call."""
+    return frozenset(use.name for use in uses if use.is_valid)
