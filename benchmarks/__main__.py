@@ -37,6 +37,9 @@ COMMANDS = {
     "privacy": Target(
         "benchmarks.commands.privacy:bench_privacy", "Personal data that is found, and words that are left alone."
     ),
+    "judging": Target(
+        "benchmarks.commands.judging:bench_judging", "What grades work: does it see work as it is, how fast."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

@@ -60,6 +60,7 @@ def path(tmp_path: Path) -> Path:
     [
         "stats", "ready", "calls", "tasks --out {out}", "validate", "show task-a", "export --out {out}",
         "export --raw --out {out}", "export --pseudonyms --out {out}", "quarantine list",
+        "export --as transitions --out {out}", "similar mail",
         "forget --subject nobody@corp.de --dry-run", "shred", "privacy", f"show task-{CANARY}-1",
     ],
 )  # fmt: skip

@@ -49,7 +49,7 @@ def running_process(
         yield f"http://127.0.0.1:{port}", process
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def _is_ready(port: int) -> bool:

@@ -78,4 +78,4 @@ def test_a_signal_ends_the_server_and_its_caller_in_order(stop: signal.Signals) 
         assert process.stdout.readline() == "listening\n"
         process.send_signal(stop)
         assert process.stdout.read() == "closed in order\n"
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0

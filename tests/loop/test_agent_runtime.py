@@ -1,5 +1,6 @@
 """Rollouts of the agent runtime come in the order of the jobs and depend on their purpose only."""
 
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -111,17 +112,16 @@ def test_an_endpoint_that_does_not_answer_is_noted_within_seconds(
     kit = desk.kit()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        agent = AgentConfig("far", "endpoint", model="m", url=url, timeout_seconds=1.5, retries=0)
+        agent = AgentConfig("far", "endpoint", model="m", url=url, timeout_seconds=0.8, retries=0)
         runtime = AgentRuntime(kit, Limits(max_turns=2), note=notes.append)
         (task,) = islice(kit.tasks(seed=0, split="train", families=["sums"]), 1)
         (trajectory,) = runtime.rollout([(version_of(agent), task, 0)], Purpose("p", 0))
     assert trajectory.outcome == "model_error"
-    assert "failed 1 times, at last with no whole answer within 1.5 s" in trajectory.error
+    assert "failed 1 times, at last with no whole answer within 0.8 s" in trajectory.error
     assert notes
-    assert notes[0].startswith(
-        f"trouble: agent 'far@base': {url}/chat/completions has not answered for 0 s, 1 calls"
-    )
-    assert len(notes) <= 6, "ever more rarely: after 0.1 s, then 0.1, 0.2, 0.4, 0.8 s later"
+    start = re.escape(f"trouble: agent 'far@base': {url}/chat/completions has not answered for ")
+    assert re.match(start + r"\d+ s, 1 calls", notes[0])
+    assert len(notes) <= 5, "ever more rarely: after 0.1 s, then 0.1, 0.2, 0.4, 0.8 s later"
 
 
 def test_time_outs_are_part_of_a_version_only_if_they_are_set() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import importlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,7 @@ from tests.postgres_server import PostgresServer
 from upturn.errors import StoreBusyError
 from upturn.loop.online import Client, TaskQueue
 from upturn.pool import Location, Pool, PoolUrl, ledger_problems
-from upturn.pool.leases import lease
+from upturn.pool.leases import holding
 from upturn.records import Release, Task
 
 CLIENT = Client("default")
@@ -67,7 +68,7 @@ def test_a_run_is_done_by_one_process(
     with toys.opened(tmp_path / "a" / "run", settings):
         with toys.opened(tmp_path / "a" / "other", settings) as other:
             assert other.next_tasks(1)
-        monkeypatch.setattr(lease, "LEASE_SECONDS", 0.1)
+        monkeypatch.setattr("upturn.loop.run.context.holding", partial(holding, seconds=0.1))
         with (
             pytest.raises(StoreBusyError, match="run run is being done by process"),
             toys.opened(tmp_path / "b" / "run", settings),

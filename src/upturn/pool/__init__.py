@@ -36,18 +36,21 @@ from upturn.pool.preference import correction_pairs, deployment_pairs, trajector
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
 from upturn.pool.retention import plan_pruning, prune
+from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, task_question
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics
 from upturn.pool.store import Pool, PoolSink
 from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
+from upturn.pool.transition import Assignment, State, Transition, transitions, transitions_of
 
 __all__ = [
     "ALL_TENANTS",
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "Assignment",
     "Axis",
     "Batch",
     "BatchCriteria",
@@ -63,18 +66,24 @@ __all__ = [
     "Pool",
     "PoolExport",
     "PoolReader",
+    "PoolRecall",
     "PoolRecord",
     "PoolSink",
     "PoolUrl",
     "Priorities",
+    "Question",
     "ReadyRow",
     "Received",
     "RolloutKey",
     "Scope",
     "Selected",
     "Selection",
+    "Similar",
+    "State",
     "States",
+    "SuccessIndex",
     "Transcript",
+    "Transition",
     "check_source",
     "copy_pool",
     "correction_pairs",
@@ -110,6 +119,9 @@ __all__ = [
     "statistics",
     "take_snapshot",
     "take_snapshot_of",
+    "task_question",
     "trajectory_ratings",
     "transcript",
+    "transitions",
+    "transitions_of",
 ]

@@ -37,6 +37,7 @@ from upturn.records.preference import (
     pair_problem,
     written_tokens,
 )
+from upturn.records.recall import Recall, Recalled
 from upturn.records.record import record
 from upturn.records.release import CanaryVerdict, Release, ReleaseEvidence, ReleaseState, Run, RunState, Snapshot
 from upturn.records.result import Result
@@ -91,6 +92,8 @@ __all__ = [
     "PreferencePair",
     "PreferenceSource",
     "RatedTrajectory",
+    "Recall",
+    "Recalled",
     "Release",
     "ReleaseEvidence",
     "ReleaseState",

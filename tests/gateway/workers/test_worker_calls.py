@@ -158,14 +158,22 @@ async def test_a_call_is_tried_again_where_its_client_is(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-async def test_a_second_attempt_beside_a_slow_one_answers(pool: Pool, is_streamed: bool) -> None:
+async def test_a_second_attempt_beside_a_slow_one_answers(
+    pool: Pool, is_streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def first_hangs(visit: Visit) -> None:
         if visit.number == 0:
             await visit.departure()
         else:
             await answers(visit)
 
-    async with open_workers(pool, first_hangs, hedge_after_seconds=0.01) as desk:
+    async with open_workers(pool, first_hangs, hedge_after_seconds=1.0) as desk:
+
+        async def first_has_come(seconds: float) -> None:
+            assert seconds == 1.0
+            await until(lambda: bool(desk.server.visits))
+
+        monkeypatch.setattr(desk.upstream, "_sleep", first_has_come)
         headers = {"x-upturn-episode": "slow"}
         body = {**CHAT, "stream": is_streamed}
         answer = await desk.clients[0].post("/v1/chat/completions", json=body, headers=headers)
@@ -243,8 +251,8 @@ async def test_a_departure_ends_the_call_and_stores_what_has_come(pool: Pool, is
         caller = Caller(desk, stream=True)
         await until(lambda: len(caller.received) == 2 if is_begun else bool(desk.server.visits))
         caller.leave()
-        await asyncio.wait_for(caller.running, 20.0)
-        await asyncio.wait_for(gone.wait(), 20.0)
+        await asyncio.wait_for(caller.running, 60.0)
+        await asyncio.wait_for(gone.wait(), 60.0)
         await desk.service.log.settle()
         call = call_in(pool, "left")
         assert (call.status, call.error) == ("cancelled", "the client left before the answer's end")

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -65,12 +65,17 @@ def workers_of(process: subprocess.Popen[bytes]) -> set[int]:
     return set(map(int, listed.stdout.split()))
 
 
-def wait_for_log(folder: Path, text: str) -> None:
-    """Returns when the server has printed the text."""
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Returns when it is true; fails after a minute."""
     deadline = time.monotonic() + 60.0
-    while text not in (folder / "log").read_text(encoding="utf-8"):
+    while not is_true():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.02)
+
+
+def is_printed(folder: Path, text: str) -> bool:
+    """Whether the server has printed the text."""
+    return text in (folder / "log").read_text(encoding="utf-8")
 
 
 def call_until_answered(address: str) -> str:
@@ -87,14 +92,14 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path)
     with vendor() as url:
         (tmp_path / "upturn.toml").write_text(CONFIG.format(url=url))
         with running_process(tmp_path, options=("--workers", "2")) as (address, process):
-            wait_for_log(tmp_path, f"gateway at {address}/v1")  # both serve
+            wait_until(lambda: is_printed(tmp_path, f"gateway at {address}/v1"))  # both serve
             first = workers_of(process)
             assert len(first) == 2
             answered = [call(address) for _ in range(8)]
             for worker in first:
                 os.kill(worker, signal.SIGKILL)
+            wait_until(lambda: workers_of(process).isdisjoint(first))
             answered.append(call_until_answered(address))
-            assert workers_of(process).isdisjoint(first)
             process.terminate()
             assert process.wait(timeout=60) == 0
     log = (tmp_path / "log").read_text(encoding="utf-8")

@@ -104,7 +104,7 @@ async def open_workers(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Returns when the condition holds; fails after 20 s."""
-    async with asyncio.timeout(20.0):
+    """Returns when the condition holds; fails after a minute."""
+    async with asyncio.timeout(60.0):
         while not condition():
             await asyncio.sleep(0)

@@ -23,7 +23,7 @@ from tests.models.upstreams.raw_server import (
 from upturn.config import TimeoutConfig, UpstreamConfig
 from upturn.models.upstreams import UpstreamError
 
-CALM = TimeoutConfig(connect=5.0, first_token=9.0, between_tokens=9.0, whole=20.0)
+CALM = TimeoutConfig(connect=60.0, first_token=60.0, between_tokens=60.0, whole=120.0)
 """Never reached on a busy machine."""
 FAST = TimeoutConfig(connect=0.5, first_token=0.2, between_tokens=0.2, whole=2.0)
 
@@ -87,18 +87,18 @@ def test_a_failure_before_the_first_token_is_an_error_that_another_upstream_can_
 
 def test_an_answer_that_is_not_streamed_may_take_as_long_as_the_whole_call() -> None:
     async def slow(visit: Visit) -> None:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         await visit.json(chat_answer())
 
     async def run() -> None:
-        config = UpstreamConfig(retries=0, timeouts=FAST)
+        config = UpstreamConfig(retries=0, timeouts=replace(CALM, first_token=0.02, between_tokens=0.02))
         async with raw_server(slow) as server, upstream_at(server, config) as upstream:
             chunks, outcome = await chunks_of(upstream, call_of())
             assert json.loads(chunks[0].content) == chat_answer()
-            assert 0.3 <= outcome.first_token_seconds < 2.0
+            assert 0.1 <= outcome.first_token_seconds < 60.0
 
     asyncio.run(run())
-    error, _ = refusal(faults.silent, streamed=False, timeouts=TimeoutConfig(0.1, 0.1, 0.1, 0.15))
+    error, _ = refusal(faults.silent, streamed=False, timeouts=TimeoutConfig(0.3, 0.3, 0.3, 0.3))
     assert (error.kind, "timeouts.whole" in str(error)) == ("timeout", True)
 
 
@@ -225,7 +225,7 @@ def test_the_upstream_sees_that_the_client_left(is_begun: bool) -> None:
             await begun.wait()
             await asyncio.sleep(0.05)
             task.cancel()
-            await asyncio.wait_for(left.wait(), 2.0)
+            await asyncio.wait_for(left.wait(), 60.0)
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert upstream.breaker.state == "closed"

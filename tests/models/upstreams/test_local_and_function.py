@@ -133,6 +133,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.allowed = threading.Semaphore(0)
+        self.is_asked = False
         self.so_far: dict[str, tuple[int, ...]] = {}
         self.released: list[str] = []
 
@@ -144,6 +145,7 @@ class Slow:
 
     async def generate(self, request: GenerationRequest) -> Generation:
         output = request.prompt_ids[1:-1]
+        self.is_asked = True
         for count in range(1, len(output) + 1):
             while not self.allowed.acquire(blocking=False):
                 await asyncio.sleep(0.001)
@@ -161,7 +163,7 @@ def test_text_of_a_local_model_is_sent_while_it_is_sampled(nano: LocalModel, run
         text = "send the mail to Bob"
         call = call_of(is_streamed=True, messages=[{"role": "user", "content": text}])
         model.allowed.release()
-        async with asyncio.timeout(10), upstream.open(call) as exchange:
+        async with asyncio.timeout(60), upstream.open(call) as exchange:
             async for chunk in exchange.chunks():
                 sent.append(chunk)
                 if texts([chunk]):
@@ -185,13 +187,15 @@ def test_the_engine_stops_when_the_client_leaves(nano: LocalModel, running: Runn
         if is_begun:
             model.allowed.release()
         task = asyncio.ensure_future(answered(local(nano, engine), call))
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(60):
+            while not (model.so_far if is_begun else model.is_asked):
+                await asyncio.sleep(0.001)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not model.released:
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.001)
 
     asyncio.run(run())
 

@@ -45,6 +45,7 @@ RECORDED = {
     "kto": {"prompt", "completion", "label", "tools"},
     "grpo": {"prompt"},
     "verl": {"data_source", "prompt", "ability", "reward_model", "extra_info"},
+    "transitions": {"state", "action", "reward", "next_state", "is_last", "is_terminal", "logprob", "propensity"},
 }
 """Columns that TRL 1.16 (docs/source/dataset_formats.md) and verl 0.6 (docs/preparation/prepare_data.rst) read."""
 

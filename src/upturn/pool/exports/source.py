@@ -62,13 +62,13 @@ class ChatSource:
         self.pool, self.tenant = pool, tenant
         self.choice, self._tools_of, self._is_anonymised = choice, tools_of, is_anonymised
         self._replacer = replacer
-        self._versions = {version.id: self._anonymous(version) for version in pool.agent_versions()}
+        self._versions = {version.id: self.anonymous(version) for version in pool.agent_versions()}
         self.omitted: Counter[str] = Counter()
         """Number of trajectories, tasks or pairs that are not written, by cause."""
 
-    def experiences(self, split: Split | None = "train") -> Iterator[Experience]:
-        """Yields the chosen data points with tasks of this split (None = of all), without tokens."""
-        for experience in self.choice.experiences(self.pool, tenant=self.tenant, has_tokens=False):
+    def experiences(self, split: Split | None = "train", *, has_tokens: bool = False) -> Iterator[Experience]:
+        """Yields the chosen data points with tasks of this split (None = of all)."""
+        for experience in self.choice.experiences(self.pool, tenant=self.tenant, has_tokens=has_tokens):
             if split in (None, experience.task.split):
                 yield experience
             else:
@@ -96,8 +96,8 @@ class ChatSource:
 
         ``has_end``: with what was observed after the last message of the model.
         """
-        task, trajectory = self._anonymous(experience.task), self._anonymous(experience.trajectory)
-        evaluation = None if experience.evaluation is None else self._anonymous(experience.evaluation)
+        task, trajectory = self.anonymous(experience.task), self.anonymous(experience.trajectory)
+        evaluation = None if experience.evaluation is None else self.anonymous(experience.evaluation)
         if not has_end:
             trajectory = replace(trajectory, final_observation=Observation(""))
         try:
@@ -121,7 +121,7 @@ class ChatSource:
             fields_json(Conversation(recorded.messages)),
             fields_json(Toolbox(recorded.tools)),
         )
-        clean = self._anonymous(content)
+        clean = self.anonymous(content)
         messages = from_fields(Conversation, clean.messages).messages
         return (Chat(messages, from_fields(Toolbox, clean.tools).tools),)
 
@@ -138,10 +138,11 @@ class ChatSource:
         return [chat_of_turns(trajectory, prompt=prompt, tools=self._tools_of(task.environment))]
 
     def _anonymous_call(self, stored: StoredCall) -> StoredCall:
-        content = None if stored.content is None else self._anonymous(stored.content)
+        content = None if stored.content is None else self.anonymous(stored.content)
         return StoredCall(stored.call, content)
 
-    def _anonymous(self, record: RecordT) -> RecordT:
+    def anonymous(self, record: RecordT) -> RecordT:
+        """Returns the record as it is exported."""
         return anonymise(record, self._replacer) if self._is_anonymised else record
 
 

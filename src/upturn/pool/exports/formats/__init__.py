@@ -10,6 +10,7 @@ from upturn.pool.exports.formats.preference import DPO, KTO
 from upturn.pool.exports.formats.prompts import GRPO, VERL
 from upturn.pool.exports.formats.supervised import PROMPT_COMPLETION, SFT
 from upturn.pool.exports.formats.table import WRITERS
+from upturn.pool.exports.formats.transitions import TRANSITIONS
 
 FORMATS: Mapping[str, TrainingFormat] = {
     "sft": SFT,
@@ -18,6 +19,7 @@ FORMATS: Mapping[str, TrainingFormat] = {
     "kto": KTO,
     "grpo": GRPO,
     "verl": VERL,
+    "transitions": TRANSITIONS,
 }
 """By the name that ``upturn pool export --as`` takes."""
 
