@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from sqlalchemy import Connection, update
 
 from upturn.cli.pool.tokenizers import token_readers
 from upturn.models import load_renderer
-from upturn.pool import Pool
+from upturn.pool import Pool, schema
 from upturn.pool.quality import GateReport, validate_quality
 from upturn.pool.quality.agreement import disagreement
 from upturn.pool.quality.clock import clock_problems, source_time_problem
@@ -80,7 +82,7 @@ def test_clocks_that_run_backwards_or_ahead_are_named(pool: Pool, make_point: Ma
     for name, time in times.items():
         point = make_point(name)
         pool.append(*point)
-        pool.write(lambda connection, time=time, name=point[1].id: _set_time(connection, name, time))
+        pool.write(partial(_set_time, name=point[1].id, time=time))
     found = {problem.trajectory_id: problem.problem for problem in clock_problems(pool, tenant="default", now=2000)}
     ids = {name: make_point(name)[1].id for name in times}
     assert found == {
@@ -89,12 +91,7 @@ def test_clocks_that_run_backwards_or_ahead_are_named(pool: Pool, make_point: Ma
     }
 
 
-def _set_time(connection: object, name: str, time: float) -> None:
-    from sqlalchemy import Connection, update
-
-    from upturn.pool import schema
-
-    assert isinstance(connection, Connection)
+def _set_time(connection: Connection, *, name: str, time: float) -> None:
     table = schema.trajectories
     connection.execute(update(table).where(table.c.id == name), {"recorded_at": time})
 

@@ -88,7 +88,7 @@ def drift(
     ]
     changed = [change.name for change in found.changes if change.has_changed]
     parts = {"earlier": found.trajectories[0], "later": found.trajectories[1]}
-    details = {
+    details: dict[str, object] = {
         "split": datetime.fromtimestamp(found.split, UTC).isoformat(),
         "trajectories": parts,
         "changed": changed,
