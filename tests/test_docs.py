@@ -388,7 +388,7 @@ def test_the_path_from_logs_to_a_report_works(
     run_block("pool.md", "upturn pool stats", tmp_path, codes=(0, 1))  # no environment has these tasks
     (tmp_path / "upturn.toml").write_text(settings)
     plan = CliRunner().invoke(app, ["train", "sft", "--dry-run", "--json"])
-    assert json.loads(plan.stdout)["learns_from"] == "2 verified successes from the pool"
+    assert json.loads(plan.stdout)["learns_from"] == "1 verified successes from the pool"
     url = postgres_server.clean_pool().url.render_as_string(hide_password=False)
     moved = CliRunner().invoke(app, ["pool", "move", "--pool", "upturn.db", "--to", url.replace("+psycopg", "")])
     assert moved.exit_code == 0, moved.output
