@@ -33,6 +33,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/pool/privacy.py:forget": "a command's parameters are its options",
     "src/upturn/cli/pool/exports.py:export_records": "a command's parameters are its options",
     "src/upturn/cli/pool/retrieval.py:similar": "a command's parameters are its options",
+    "src/upturn/cli/pool/tags.py:tag": "a command's parameters are its options",
     "src/upturn/cli/ingest.py:ingest": "a command's parameters are its options",
     "src/upturn/cli/route.py:replay_file": "a command's parameters are its options",
     "src/upturn/cli/route.py:evaluate": "a command's parameters are its options",

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from sqlalchemy import Connection, update
 
-from upturn.cli.pool.tokenizers import token_readers
+from upturn.cli.pool.validation import token_readers
 from upturn.models import load_renderer
 from upturn.pool import Pool, schema
 from upturn.pool.quality import GateReport, validate_quality

@@ -153,8 +153,8 @@ def feedback_text(**changes: Any) -> str:
         (feedback_text(value=True), "value: Input should be a valid number"),
         (feedback_text(metric=None), "metric: Input should be a valid string"),
         (
-            feedback_text(subject_kind="task"),
-            "subject_kind: Input should be 'trajectory', 'decision' or 'episode', got 'task'",
+            feedback_text(subject_kind="agent"),
+            "subject_kind: Input should be 'trajectory', 'decision', 'episode' or 'task', got 'agent'",
         ),
         (feedback_text(value=None, id=3), "id: .*; value: "),
         ('{"kind":"Feedback","version":1,"record":{}}', "id: Field required; subject_kind: Field required"),

@@ -40,8 +40,10 @@ from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, t
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
-from upturn.pool.statistics import counts, statistics
+from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
+from upturn.pool.tagging import change_tags, tags_of, tasks_of
+from upturn.pool.tags import TAG_RULE, TagChange, is_tag
 from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
 from upturn.pool.transition import Assignment, State, Transition, transitions, transitions_of
 
@@ -50,6 +52,7 @@ __all__ = [
     "EVERYTHING",
     "IMPORTED",
     "POOL_ENDINGS",
+    "TAG_RULE",
     "Assignment",
     "Axis",
     "Batch",
@@ -82,8 +85,10 @@ __all__ = [
     "State",
     "States",
     "SuccessIndex",
+    "TagChange",
     "Transcript",
     "Transition",
+    "change_tags",
     "check_source",
     "copy_pool",
     "correction_pairs",
@@ -102,6 +107,7 @@ __all__ = [
     "inspect",
     "integrity_problems",
     "is_imported",
+    "is_tag",
     "ledger_problems",
     "location_of",
     "missing_reward",
@@ -117,9 +123,12 @@ __all__ = [
     "redraw",
     "rows_of",
     "statistics",
+    "tag_statistics",
+    "tags_of",
     "take_snapshot",
     "take_snapshot_of",
     "task_question",
+    "tasks_of",
     "trajectory_ratings",
     "transcript",
     "transitions",

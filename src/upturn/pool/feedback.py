@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic_core import from_json, to_json
 
@@ -30,7 +30,8 @@ from upturn.records import Feedback, FeedbackSubject, fields_json
 
 KeyT = TypeVar("KeyT", bound=str)
 
-SUBJECTS: tuple[FeedbackSubject, ...] = get_args(FeedbackSubject)
+SUBJECTS: tuple[FeedbackSubject, ...] = ("trajectory", "decision", "episode")
+"""Of the lines of a file; those of tasks are tags."""
 _VALUES = (THUMBS, CORRECTION, "metric")
 _KEYS = frozenset({*SUBJECTS, *_VALUES, "value", "comment", "id"})
 _LINES_PER_BATCH = 200

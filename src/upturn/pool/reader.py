@@ -203,8 +203,8 @@ class PoolReader:
         return list(self._pages(cls, past, schema.history))
 
     def _last_sequence(self) -> int:
-        """Returns the sequence number of the latest trajectory or evaluation."""
-        tables = (schema.trajectories, schema.evaluations)
+        """Returns the sequence number of the latest trajectory, evaluation or feedback."""
+        tables = (schema.trajectories, schema.evaluations, schema.feedback)
         with self.engine.connect() as connection:
             return max(connection.execute(select(func.max(table.c.sequence))).scalar() or 0 for table in tables)
 

@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0012"
+HEAD = "0013"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -171,6 +171,7 @@ feedback = _ledger(
     Column("value", Float, nullable=False),
 )
 Index("ix_feedback_subject", feedback.c.subject_kind, feedback.c.subject_id)
+Index("ix_feedback_metric", feedback.c.metric, feedback.c.sequence)
 
 agent_versions = _ledger("agent_versions", _text("agent"), _text("kind"))
 releases = _ledger("releases", _text("agent"), _text("candidate"), _text("state"))

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 from sqlalchemy import ColumnElement, FromClause, Select, func, select
 
 from upturn.pool.schema import evaluations, rollouts, tasks, trajectories
+from upturn.pool.tags import tagged
 from upturn.records import EvaluationVerdict, Origin, Split, fields_json, record
 
 
@@ -39,6 +40,8 @@ class Selection:
     """Only rollouts of this iteration of ``run``; needs ``run``."""
     since: float | None = None
     """Recorded at or after this time (UTC, seconds since 1970)."""
+    tags: tuple[str, ...] = ()
+    """Only of tasks that have all of these tags."""
     limit_per_family: int | None = None
     """At most the latest ``limit_per_family`` of each family, so that no family dominates."""
     limit: int | None = None
@@ -115,6 +118,7 @@ def select_trajectories(selection: Selection, tenant: Scope, until: int) -> Sele
         *_among(trajectories.c.origin, selection.origins),
         *_among(verdict, selection.verdicts),
         *_scalar_conditions(selection, latest.c.score),
+        *tagged(trajectories.c.task_id, selection.tags, until, by="task_id"),
     )
     if selection.limit_per_family is not None:
         rank = func.row_number().over(partition_by=tasks.c.family, order_by=trajectories.c.sequence.desc())

@@ -18,8 +18,8 @@ TextSource = Literal["", "hashing", "svd", "embeddings"]
 """Where the features of a text come from: its hashed words, principal directions of what was seen, or the embedding
 of a server. Empty = the policy uses no features, or the call came before they were recorded."""
 
-FeedbackSubject = Literal["trajectory", "decision", "episode"]
-"""The kind of record that a feedback value refers to."""
+FeedbackSubject = Literal["trajectory", "decision", "episode", "task"]
+"""The kind of record that a feedback value refers to; ``task`` for tags (``pool.tags``)."""
 
 
 @record

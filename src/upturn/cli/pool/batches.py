@@ -13,6 +13,7 @@ from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit, show_table
 from upturn.cli.pool.exports import read_verdicts
 from upturn.cli.pool.output_file import open_output
+from upturn.cli.pool.tags import Tags, checked_tags
 from upturn.errors import UnknownNameError
 from upturn.pool import (
     Axis,
@@ -50,6 +51,7 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
         list[str] | None, typer.Option("--verdict", help="Only success, failure or missing; repeatable.")
     ] = None,
     origin: Annotated[str | None, typer.Option("--origin", help="Only sampled or only rendered.")] = None,
+    tags: Tags = None,
     min_score: Annotated[float | None, typer.Option("--min-score", help="Only with at least this score.")] = None,
     max_score: Annotated[float | None, typer.Option("--max-score", help="Only with at most this score.")] = None,
     since: Since = None,
@@ -93,6 +95,7 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
             agent_versions=tuple(name for name in agents if "@" in name),
             origins=() if origin is None else (_one_of("--origin", origin, ("sampled", "rendered")),),  # type: ignore[arg-type]
             verdicts=read_verdicts(verdict or ()),
+            tags=checked_tags(tags),
             min_score=min_score,
             max_score=max_score,
             since=None if since is None else _time("--since", since),

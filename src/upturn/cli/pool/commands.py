@@ -17,6 +17,7 @@ from upturn.cli.pool.report import write_page
 from upturn.cli.pool.restoring import restore, try_restore
 from upturn.cli.pool.retrieval import similar
 from upturn.cli.pool.statistics import drift, show, stats
+from upturn.cli.pool.tags import tag
 from upturn.cli.pool.validation import validate
 
 pool_app = typer.Typer()
@@ -33,6 +34,7 @@ pool_app.command("tasks")(tasks)
 pool_app.command("validate")(validate)
 pool_app.command("report")(write_page)
 pool_app.command("show")(show)
+pool_app.command("tag")(tag)
 pool_app.command("similar")(similar)
 pool_app.command("export")(export_records)
 pool_app.add_typer(quarantine_app, name="quarantine", help="Lines of imported files that could not be used.")

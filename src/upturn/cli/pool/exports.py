@@ -12,6 +12,7 @@ from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant, Wh
 from upturn.cli.output import emit, print_message, progress
 from upturn.cli.pool.output_file import open_bytes, open_output
 from upturn.cli.pool.privacy import chosen_replacer, record_raw_export
+from upturn.cli.pool.tags import Tags, checked_tags
 from upturn.pool import (
     ALL_TENANTS,
     Choice,
@@ -114,6 +115,7 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
     verdict: Annotated[
         list[str] | None, typer.Option("--verdict", help="Only success, failure or missing; repeatable.")
     ] = None,
+    tags: Tags = None,
     min_score: Annotated[float | None, typer.Option("--min-score", help="Only with at least this score.")] = None,
     limit_per_family: Annotated[
         int | None, typer.Option("--limit-per-family", min=1, help="Only the latest ones of each family.")
@@ -146,6 +148,7 @@ def export_records(  # noqa: PLR0913  a command's parameters are its options
         families=tuple(family or ()),
         agent_versions=tuple(agent or ()),
         verdicts=read_verdicts(verdict or ()),
+        tags=checked_tags(tags),
         min_score=min_score,
         limit_per_family=limit_per_family,
     )

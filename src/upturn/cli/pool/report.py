@@ -8,7 +8,7 @@ import typer
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit
-from upturn.cli.pool.tokenizers import token_readers
+from upturn.cli.pool.validation import token_readers
 from upturn.interval import wilson_interval
 from upturn.pool import (
     ALL_TENANTS,

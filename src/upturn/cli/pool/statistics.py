@@ -7,6 +7,7 @@ import typer
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit, show_table
+from upturn.cli.pool.tags import Tags, checked_tags
 from upturn.errors import StoreError
 from upturn.pool import (
     ALL_TENANTS,
@@ -17,6 +18,8 @@ from upturn.pool import (
     coverage,
     missing_reward,
     statistics,
+    tag_statistics,
+    tags_of,
 )
 from upturn.pool.statistics import Drift
 from upturn.pool.statistics import drift as find_drift
@@ -29,14 +32,17 @@ def stats(
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
     family: Families = None,
+    tags: Tags = None,
     as_json: AsJson = False,
 ) -> None:
     """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage; success
-    by agent version and family.
+    by agent version, family and tag.
     """
     scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
-        summary = statistics(opened, tenant=scope, selection=Selection(families=tuple(family or ())))
+        selection = Selection(families=tuple(family or ()), tags=checked_tags(tags))
+        summary = statistics(opened, tenant=scope, selection=selection)
+        by_tag = tag_statistics(opened, tenant=scope, selection=selection)
         stored = counts(opened, tenant=scope)
         covered = coverage(opened, tenant=scope)
     results = [
@@ -49,6 +55,7 @@ def stats(
         "records": stored._asdict(),
         "agents": [entry._asdict() for entry in summary.agents],
         "families": [entry._asdict() for entry in summary.families],
+        **({"tags": [entry._asdict() for entry in by_tag]} if by_tag else {}),
         "success_histograms": summary.histograms,
     }
     emit("pool stats", [*summary.results(), *results], details, as_json=as_json)
@@ -127,6 +134,7 @@ def show(
     with Pool.open(pool, read_only=True) as opened:
         ids = opened.trajectory_ids(record_id, tenant=scope)
         experiences = list(opened.experiences_of(ids, tenant=scope, has_tokens=False))
+        tags = tags_of(opened, sorted({experience.task.id for experience in experiences}), tenant=scope)
     if not experiences:
         raise StoreError(
             f"{str(pool)!r} has no trajectory of {record_id!r} for tenant {tenant!r}; give the id of a task, "
@@ -134,11 +142,14 @@ def show(
         )
     rewarded = sum(not missing_reward(experience) for experience in experiences)
     results = [Result("trajectories", float(len(experiences))), Result("rewarded", float(rewarded))]
-    shown = {experience.trajectory.id: _described(experience) for experience in experiences}
+    shown = {
+        experience.trajectory.id: _described(experience, tags.get(experience.task.id, []))
+        for experience in experiences
+    }
     emit("pool show", results, {"trajectories": shown}, as_json=as_json)
 
 
-def _described(experience: Experience) -> dict[str, object]:
+def _described(experience: Experience, tags: list[str]) -> dict[str, object]:
     """One trajectory, for people and for --json."""
     task, trajectory, evaluation = experience
     problem = missing_reward(experience)
@@ -150,6 +161,8 @@ def _described(experience: Experience) -> dict[str, object]:
         "turns": len(trajectory.turns),
         "reward": None if problem or evaluation is None else evaluation.score,
     }
+    if tags:
+        described["tags"] = tags
     if problem:
         described["no_reward"] = problem
     if evaluation is not None:

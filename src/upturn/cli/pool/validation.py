@@ -9,14 +9,15 @@ from pydantic_core import from_json
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
 from upturn.cli.output import emit, print_message, show_table
-from upturn.cli.pool.tokenizers import token_readers
+from upturn.errors import ConfigError, ModelError
 from upturn.pool import (
     ALL_TENANTS,
     Pool,
+    PoolReader,
     integrity_problems,
     ledger_problems,
 )
-from upturn.pool.quality import GateReport, validate_quality
+from upturn.pool.quality import GateReport, ReaderOf, TextReader, validate_quality
 from upturn.records import JsonValue, Result
 
 _MAX_FAILURES_SHOWN = 20
@@ -72,6 +73,28 @@ def validate(
         print_message("records were changed or deleted after they were stored; restore a backup of the file")
     if damage or changes:
         raise typer.Exit(1)
+
+
+def token_readers(pool: PoolReader) -> ReaderOf:
+    """Returns how each stored agent version's output is read, or why it cannot be; loads no weights."""
+    versions = {version.id: version for version in pool.agent_versions()}
+
+    def reader_of(version_id: str) -> TextReader | str:
+        from upturn.agents import template_options
+        from upturn.models import load_renderer
+
+        version = versions.get(version_id)
+        if version is None:
+            return "the agent version is not stored"
+        if not version.has_local_model:
+            return "the model runs elsewhere"
+        try:
+            renderer = load_renderer(version.model, options=template_options(version))
+        except (ModelError, ConfigError):
+            return f"no tokenizer of {version.model!r}"
+        return lambda token_ids: renderer.read(token_ids).text
+
+    return reader_of
 
 
 def _instructions(path: Path) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
 from upturn.errors import StoreError
 from upturn.pool import schema
@@ -77,12 +77,17 @@ def get_batch(
 ) -> Batch:
     """Returns a batch of the tenant's points; ``bound`` None = of all that are stored now."""
     with pool.engine.connect() as connection:
-        last = connection.execute(select(func.max(schema.points.c.sequence))).scalar() or 0
-        draw = Draw(criteria, tenant, seed, last if bound is None else bound)
+        draw = Draw(criteria, tenant, seed, _last(connection, criteria) if bound is None else bound)
         strata = matching_strata(connection, draw)
         counts = available(connection, draw, strata) if strata else {}
     chosen = sorted(_Drawing(pool, draw, strata, counts).chosen(), key=lambda item: item[1].trajectory)
     return Batch(_points(pool, draw, strata, chosen), sum(counts.values()), draw)
+
+
+def _last(connection: Connection, criteria: BatchCriteria) -> int:
+    """Returns the last sequence number that such a batch may depend on."""
+    tables = (schema.points, *((schema.feedback,) if criteria.tags else ()))
+    return max(connection.execute(select(func.max(table.c.sequence))).scalar() or 0 for table in tables)
 
 
 def freeze_batch(pool: Pool, batch: Batch) -> Snapshot:

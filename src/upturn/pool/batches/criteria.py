@@ -59,6 +59,8 @@ class BatchCriteria:
     outcomes: tuple[Outcome, ...] = ()
     verdicts: tuple[EvaluationVerdict, ...] = ()
     """``missing`` includes points without an evaluation."""
+    tags: tuple[str, ...] = ()
+    """Only of tasks that have all of these tags."""
     min_score: float | None = None
     max_score: float | None = None
     since: float | None = None

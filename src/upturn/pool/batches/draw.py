@@ -16,6 +16,7 @@ from upturn.pool.batches.choice import Candidate
 from upturn.pool.batches.criteria import BatchCriteria
 from upturn.pool.points import Stratum
 from upturn.pool.schema import points, strata
+from upturn.pool.tags import tagged
 
 _PRIME = 2**31 - 1
 """Products of two smaller numbers fit in 64 bits."""
@@ -122,6 +123,7 @@ def _pages(by_step: Mapping[int, Sequence[int]]) -> list[dict[int, list[int]]]:
 def _conditions(draw: Draw) -> list[ColumnElement[bool]]:
     table, criteria, bound = points.c, draw.criteria, draw.bound
     conditions: list[Any] = [table.sequence <= bound, or_(table.until.is_(None), table.until > bound)]
+    conditions += tagged(table.task, criteria.tags, bound, by="task")
     if criteria.verdicts:
         conditions.append(table.verdict.in_(criteria.verdicts))
     if criteria.min_score is not None:

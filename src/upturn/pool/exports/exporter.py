@@ -156,6 +156,8 @@ class _Related:
                 return record.id in self._decisions
             case Feedback(subject_kind="trajectory"):
                 return record.subject_id in self._trajectories
+            case Feedback(subject_kind="task"):
+                return record.subject_id in self._tasks
             case Feedback(subject_kind="episode"):
                 return record.subject_id in self._episodes
             case Feedback():

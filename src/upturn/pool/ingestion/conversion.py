@@ -7,6 +7,7 @@ from upturn.pool.ingestion.formats import Conversation
 from upturn.pool.preference import CORRECTION
 from upturn.pool.quality import IMPORTED
 from upturn.pool.row import ReadyRow, digest, ready_row
+from upturn.pool.tags import imported_tag
 from upturn.records import Evaluation, Feedback, Task, Trajectory
 
 RECORDED = "recorded"
@@ -32,9 +33,12 @@ class Point(NamedTuple):
     preference: ReadyRow | None = None
     """Feedback that another trajectory is better; None = there is none."""
 
+    tags: tuple[ReadyRow, ...] = ()
+    """Feedback on the task, see ``pool.tags``."""
+
     @property
     def results(self) -> tuple[ReadyRow, ...]:
-        """All but the task."""
+        """All but the task and its tags."""
         return (self.trajectory, self.evaluation, *(() if self.preference is None else (self.preference,)))
 
 
@@ -100,7 +104,8 @@ def point_of(
         costs={} if conversation.cost is None else {RECORDED: conversation.cost},
         score=reward,
     )
-    return Point(ready_row(task), ready_row(trajectory), ready_row(evaluation))
+    tags = tuple(ready_row(imported_tag(task.id, tag, tenant=origin.tenant)) for tag in conversation.tags)
+    return Point(ready_row(task), ready_row(trajectory), ready_row(evaluation), tags=tags)
 
 
 def preferred(better: Point, worse: Point, origin: Origin) -> Point:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -361,10 +362,11 @@ class _Import:
 
     def _point(self, entry: _Recorded, number: int | None) -> Point:
         """Returns the conversation as rows; raises RecordError. ``number``: None = it has an id or a number."""
-        task, trajectory = entry.task, entry.trajectory
+        conversation, task, trajectory = entry.conversation, entry.task, entry.trajectory
         if self._options.is_anonymised:
             task, trajectory = anonymise(task), anonymise(trajectory)
-        return point_of(entry.conversation, task, trajectory, self._origin, content=entry.content, number=number)
+            conversation = replace(conversation, tags=list(map(redact, conversation.tags)))
+        return point_of(conversation, task, trajectory, self._origin, content=entry.content, number=number)
 
     def _append(self, lines: Sequence[_Points], imported: Imported | None = None) -> int:
         """Returns how many trajectories are new. Stored tasks stay, as their recordings may start differently."""
@@ -379,7 +381,7 @@ class _Import:
                 if table is schema.tasks:
                     for identity in stored:
                         del tasks[identity]
-        results = (row for point in points for row in point.results)
+        results = (row for point in points for row in (*point.results, *point.tags))
         self._pool.submit(*tasks.values(), *results, imported=imported).result()
         return len(trajectories) - len(stored)
 

@@ -33,7 +33,7 @@ _TEXT_FIELDS: Mapping[type[Any], tuple[str, ...]] = {
     Call: ("error",),
     Trajectory: ("turns", "final_observation", "final_state", "error"),
     Evaluation: ("gates",),
-    Feedback: ("comment",),
+    Feedback: ("comment", "metric"),
     AgentVersion: ("prompt", "parameters"),
 }
 """Fields with text of people, agents or environments, by class of record."""

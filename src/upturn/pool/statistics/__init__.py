@@ -5,7 +5,9 @@ Not here: quality gates and coverage (``upturn.pool.quality``). Start with ``sta
 
 from upturn.pool.statistics.drift import Change, Drift, drift
 from upturn.pool.statistics.history import DAY, Period, history
+from upturn.pool.statistics.rollouts import rollout_evaluations
 from upturn.pool.statistics.statistics import AgentStatistics, FamilyStatistics, call_cost, counts, statistics
+from upturn.pool.statistics.tagged import TagStatistics, tag_statistics
 from upturn.pool.statistics.usage import AgentUsage, usage_by_agent
 
 __all__ = [
@@ -16,10 +18,13 @@ __all__ = [
     "Drift",
     "FamilyStatistics",
     "Period",
+    "TagStatistics",
     "call_cost",
     "counts",
     "drift",
     "history",
+    "rollout_evaluations",
     "statistics",
+    "tag_statistics",
     "usage_by_agent",
 ]

@@ -2,8 +2,8 @@
 
 Optional keys: ``reward`` (0 to 1), ``success`` (true or false; it overrides ``reward``), ``id`` (of the
 conversation), ``task_id`` (equal for trajectories of the same task; without it, conversations with the same first
-system and user message and the same tools), ``trial``, ``family`` (default ``chat``), ``model``
-and ``tools`` (as in a request). Other keys are kept with the trajectory.
+system and user message and the same tools), ``trial``, ``family`` (default ``chat``), ``model``,
+``tools`` (as in a request) and ``tags`` (of the task). Other keys are kept with the trajectory.
 """
 
 from typing import Any
@@ -21,6 +21,7 @@ from upturn.pool.ingestion.formats.conversation import (
     parse_name,
     parse_number,
     parse_reward,
+    parse_tags,
     parse_turns,
 )
 from upturn.pool.ingestion.formats.json_text import json_objects
@@ -29,7 +30,7 @@ from upturn.pool.ingestion.formats.recorded import text_key
 from upturn.records import JsonValue
 
 _KEYS = frozenset(
-    {"messages", "reward", "success", "id", "task_id", "trial", "family", "model", "tools", "functions"}
+    {"messages", "reward", "success", "id", "task_id", "trial", "family", "model", "tools", "functions", "tags"}
 )
 
 _MESSAGE_KEYS = frozenset(
@@ -87,6 +88,7 @@ def _conversation(text: bytes, defaults: Defaults) -> Conversation:
         is_success=_success(raw.get("success"), reward),
         identity=parse_name(raw.get("id"), "id"),
         tools=tools,
+        tags=parse_tags(raw.get("tags")),
         extra=extra | ({"messages": further} if further else {}),
         unknown=(*extra, *_keys_in(further)),
     )

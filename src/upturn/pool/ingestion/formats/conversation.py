@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from pydantic_core import from_json, to_json
 
+from upturn.pool.tags import MOST_TAGS, TAG_RULE, is_tag
 from upturn.records import Action, JsonValue, Observation, Outcome, Turn, Usage, record
 
 TOOL = "tool"
@@ -55,6 +56,8 @@ class Conversation:
     """That were offered, as in a request."""
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
     """What else the source says, by key."""
+    tags: Sequence[str] = ()
+    """Of its task."""
     unknown: Sequence[str] = ()
     """Keys that the format does not know; their values are in ``extra``."""
     usage: Usage = field(default_factory=Usage)
@@ -242,6 +245,14 @@ def parse_name(value: object, name: str) -> str | None:
     if not isinstance(text, str) or not is_name(text):
         raise LineError(f"{name} must be {NAME_RULE} or null, got {_shorten(value)}")
     return text
+
+
+def parse_tags(value: object) -> tuple[str, ...]:
+    """Returns the tags, without repeated ones; raises LineError for what is no list of them or null."""
+    tags = [] if value is None else value
+    if not isinstance(tags, list) or len(tags) > MOST_TAGS or not all(map(is_tag, tags)):
+        raise LineError(f"tags must be a list of at most {MOST_TAGS} texts of {TAG_RULE}, got {_shorten(value)}")
+    return tuple(dict.fromkeys(tags))
 
 
 def is_name(text: str) -> bool:

@@ -134,6 +134,7 @@ def _recorded(sample: Any, about: Mapping[str, Any]) -> Recorded:
         number=epoch - 1 if isinstance(epoch, int) and epoch > 0 else None,
         error=str(error.get("message", error)) if isinstance(error, dict) else "",
         extra={"scores": _finite({name: score.get("value") for name, score in scores.items()})},
+        tags=about.get("tags"),
         context={"target": _finite(sample.get("target")), "source_task": str(identity)},
     )
 

@@ -65,6 +65,7 @@ def _span(part: Mapping[str, Any], trace: Mapping[str, Any], scores: Sequence[An
         "gen_ai.request.model": _first(part, "model", "provided_model_name", "providedModelName"),
         "gen_ai.conversation.id": _first(part, "sessionId", "session_id")
         or _first(trace, "sessionId", "session_id"),
+        "langfuse.trace.tags": _first(trace, "tags") or _first(part, "traceTags", "trace_tags"),
         "gen_ai.agent.name": _first(part, "traceName", "trace_name") or trace.get("name"),
     }
     own = [score for score in scores if score.get("observationId") in (None, span_id)]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from upturn.pool.ingestion.formats.conversation import (
     Conversation,
@@ -14,6 +14,7 @@ from upturn.pool.ingestion.formats.conversation import (
     first_text,
     parse_turns,
 )
+from upturn.pool.tags import MOST_TAGS, is_tag
 from upturn.records import JsonValue
 
 
@@ -37,6 +38,8 @@ class Recorded:
     error: str = ""
     extra: Mapping[str, JsonValue] = field(default_factory=dict)
     context: Mapping[str, JsonValue] = field(default_factory=dict)
+    tags: object = None
+    """As the source has them: a list, or its JSON text."""
 
 
 def conversation_of(recorded: Recorded, defaults: Defaults, family: str) -> Conversation:
@@ -48,6 +51,7 @@ def conversation_of(recorded: Recorded, defaults: Defaults, family: str) -> Conv
     success = (None if reward is None else reward >= 1) if recorded.success is None else recorded.success
     instruction = first_text(recorded.messages, "user")
     task_id = recorded.task_id
+    tags, others = _tags(recorded.tags)
     return Conversation(
         task_key=f"id {task_id}" if task_id else text_key(recorded.messages, instruction, recorded.tools),
         family=(recorded.family or defaults.family or family)[:200],
@@ -63,8 +67,21 @@ def conversation_of(recorded: Recorded, defaults: Defaults, family: str) -> Conv
         context=recorded.context,
         identity=recorded.identity,
         tools=recorded.tools,
-        extra=recorded.extra,
+        tags=tags,
+        extra={**recorded.extra} | ({"other_tags": others} if others else {}),
     )
+
+
+def _tags(value: object) -> tuple[list[str], list[JsonValue]]:
+    """Returns the usable tags of a source, and the others."""
+    if isinstance(value, str):
+        try:
+            value = from_json(value, allow_inf_nan=False)
+        except ValueError:
+            value = [value]
+    listed: list[Any] = value if isinstance(value, list) else []
+    usable = list(dict.fromkeys(tag for tag in listed if is_tag(tag)))
+    return usable[:MOST_TAGS], [tag for tag in listed if not is_tag(tag)] + usable[MOST_TAGS:]
 
 
 def text_key(messages: object, instruction: str, tools: Sequence[Any]) -> str:

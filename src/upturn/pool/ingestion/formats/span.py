@@ -116,6 +116,7 @@ def _recorded(messages: list[Any], first: Span, tools: list[Any], members: Seque
         reward=next(iter(scores.values())) if len(scores) == 1 else None,
         error=members[-1].error,
         extra=extra,
+        tags=last.get("langfuse.trace.tags") or last.get("tag.tags"),
     )
 
 
