@@ -389,8 +389,12 @@ def test_the_path_from_logs_to_a_report_works(
     (tmp_path / "upturn.toml").write_text(settings)
     plan = CliRunner().invoke(app, ["train", "sft", "--dry-run", "--json"])
     assert json.loads(plan.stdout)["learns_from"] == "1 verified successes from the pool"
-    url = postgres_server.clean_pool().url.render_as_string(hide_password=False)
-    moved = CliRunner().invoke(app, ["pool", "move", "--pool", "upturn.db", "--to", url.replace("+psycopg", "")])
+    place = postgres_server.create_database()
+    try:
+        url = place.url.render_as_string(hide_password=False).replace("+psycopg", "")
+        moved = CliRunner().invoke(app, ["pool", "move", "--pool", "upturn.db", "--to", url])
+    finally:
+        postgres_server.drop_database(place)
     assert moved.exit_code == 0, moved.output
 
 
