@@ -287,7 +287,8 @@ class _Import:
     def _recorded(self, conversation: Conversation) -> _Recorded:
         task = task_of(conversation, self._origin)
         trajectory = trajectory_of(conversation, task, self._origin)
-        return _Recorded(conversation, task, trajectory, digest(fields_json(trajectory)))
+        texts = (fields_json(trajectory), *((conversation.mark,) if conversation.mark else ()))
+        return _Recorded(conversation, task, trajectory, digest(*texts))
 
     def _begin_page(self, page: _Page, following: _Page) -> Callable[[], None]:
         """Sends a page to be stored; returns what waits for it, to be called before the next page begins."""

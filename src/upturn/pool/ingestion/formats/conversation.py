@@ -64,6 +64,8 @@ class Conversation:
     """Tokens and time; 0 = not recorded."""
     cost: float | None = None
     """In the unit of the source; None = not recorded."""
+    mark: str = ""
+    """What tells it from others with the same turns, beside its place; empty = nothing."""
 
 
 class Line(NamedTuple):
