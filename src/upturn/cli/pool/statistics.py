@@ -77,7 +77,7 @@ def drift(
     all_tenants: AllTenants = False,
     family: Families = None,
     split: Annotated[
-        datetime | None,
+        str | None,
         typer.Option(
             "--split", help="Start of the later part (UTC). Default: the second half of the trajectories."
         ),
@@ -89,7 +89,7 @@ def drift(
     The intervals of all changes hold together with 95 %. Exits with 0 whether something changed or not.
     """
     scope = ALL_TENANTS if all_tenants else tenant
-    moment = None if split is None else split.replace(tzinfo=split.tzinfo or UTC).timestamp()
+    moment = time_of("--split", split)
     with Pool.open(pool, read_only=True) as opened:
         found = find_drift(opened, tenant=scope, selection=Selection(families=tuple(family or ())), split=moment)
     if found is None:
