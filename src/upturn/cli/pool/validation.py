@@ -19,7 +19,7 @@ from upturn.pool import (
     ledger_problems,
 )
 from upturn.pool.answers import quality_answer
-from upturn.pool.quality import GateReport, ReaderOf, TextReader, ValidationReport, validate_quality
+from upturn.pool.quality import GateReport, ReaderOf, TextReader, ValidationReport, no_tokenizers, validate_quality
 from upturn.records import JsonValue, Result
 
 _MAX_FAILURES_SHOWN = 20
@@ -40,7 +40,7 @@ def validate(  # noqa: PLR0913  a command's parameters are its options
         ),
     ] = None,
     gates_only: Annotated[
-        bool, typer.Option("--gates", help="Only the quality gates, not the file and the digests.")
+        bool, typer.Option("--gates", help="Only the quality gates, not the file, the digests and the tokenizers.")
     ] = False,
     family: Families = None,
     since: Since = None,
@@ -65,7 +65,7 @@ def validate(  # noqa: PLR0913  a command's parameters are its options
             changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
         report = ValidationReport(0, 0, ())
         if not damage and not changes:
-            readers = token_readers(opened)
+            readers = no_tokenizers if gates_only else token_readers(opened)  # --gates is what HTTP does
             report = validate_quality(
                 opened, tenant=scope, selection=selection, held_out=forbidden, reader_of=readers
             )

@@ -15,6 +15,11 @@ ReaderOf: TypeAlias = Callable[[str], TextReader | str]
 """Returns the reader of an agent version's id, or why there is none."""
 
 
+def no_tokenizers(_: str) -> str:
+    """The ``ReaderOf`` of who has no tokenizers, such as a gateway that serves no model of its own."""
+    return "no tokenizer was given"
+
+
 def disagreement(trajectory: Trajectory, read: TextReader) -> str:
     """Returns the first output whose tokens read otherwise than its turn; empty = all agree."""
     for index, row in enumerate(trajectory.rows):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from time import time
 from typing import NamedTuple
 
-from upturn.pool.quality.agreement import ReaderOf, disagreement
+from upturn.pool.quality.agreement import ReaderOf, disagreement, no_tokenizers
 from upturn.pool.quality.anomalies import anomalies
 from upturn.pool.quality.clock import clock_problems, source_time_problem
 from upturn.pool.quality.contamination import HeldOut, leak
@@ -68,7 +68,7 @@ def validate_quality(
     tenant: Scope,
     selection: Selection = EVERYTHING,
     held_out: Iterable[tuple[str, str]] = (),
-    reader_of: ReaderOf = lambda _: "no tokenizer was given",
+    reader_of: ReaderOf = no_tokenizers,
 ) -> ValidationReport:
     """Returns the report.
 
