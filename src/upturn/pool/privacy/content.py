@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 
 from upturn.pool.privacy.detection import findings
-from upturn.pool.privacy.finding import Finding
+from upturn.pool.privacy.finding import NAME_KINDS, Finding
 from upturn.pool.privacy.replacement import json_findings
 from upturn.records import Task, Trajectory
 
 
 def has_findings(task: Task, trajectory: Trajectory) -> bool:
-    """Returns whether the task's instruction or context, or any text in the trajectory, has a finding."""
-    return next(_findings(task, trajectory), None) is not None
+    """Returns whether the task's instruction or context, or any text in the trajectory, has an identifier or a secret.
+
+    Names, addresses and organisations do not count: nearly all conversations have some.
+    """
+    return any(finding.kind not in NAME_KINDS for finding in _findings(task, trajectory))
 
 
 def _findings(task: Task, trajectory: Trajectory) -> Iterator[Finding]:

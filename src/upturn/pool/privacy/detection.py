@@ -9,7 +9,7 @@ from upturn.pool.privacy.birth_date import birth_dates
 from upturn.pool.privacy.digit_run import digit_runs
 from upturn.pool.privacy.email import emails
 from upturn.pool.privacy.encoding import Decoded, decodings
-from upturn.pool.privacy.finding import Detector, Finding
+from upturn.pool.privacy.finding import NAME_KINDS, Detector, Finding
 from upturn.pool.privacy.national_id import national_ids
 from upturn.pool.privacy.network import addresses
 from upturn.pool.privacy.phone import phones
@@ -36,8 +36,6 @@ DETECTORS: tuple[Detector, ...] = (emails, numbers, ibans, addresses, birth_date
 _OTHER_DETECTORS = tuple(detector for detector in DETECTORS if detector is not names)
 _ENCODED_WORDS = re.compile("%[0-9A-Fa-f]{2}|&[#A-Za-z]|\\\\[ux]|[\u00ad\u200b-\u200f\u2060\ufeff\uff01-\uff5e]")
 """Encodings of letters and spaces; the tagger reads escapes such as those of quotes and new lines itself."""
-_NAMES = frozenset({"person", "address", "organisation"})
-"""Kinds whose borders are less certain than those of identifiers, which cut them."""
 
 
 def findings(text: str) -> list[Finding]:
@@ -71,8 +69,8 @@ def _search(text: str) -> list[Finding]:
 
 def merged(text: str, matches: list[Finding]) -> list[Finding]:
     """Returns findings ascending and disjoint; identifiers cut names and addresses, the longest gives the kind."""
-    identifiers = _merged([finding for finding in matches if finding.kind not in _NAMES])
-    spans = _merged([finding for finding in matches if finding.kind in _NAMES])
+    identifiers = _merged([finding for finding in matches if finding.kind not in NAME_KINDS])
+    spans = _merged([finding for finding in matches if finding.kind in NAME_KINDS])
     if not spans:
         return identifiers
     return sorted([*identifiers, *_cut(text, spans, identifiers)], key=lambda finding: finding.start)

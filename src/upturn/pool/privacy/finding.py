@@ -10,6 +10,10 @@ FindingKind = Literal[
 tokens and private keys. ``person``: names, and identifiers that are made of a name."""
 
 
+NAME_KINDS: frozenset[FindingKind] = frozenset(("person", "address", "organisation"))
+"""Kinds without a form of their own, which the tagger finds."""
+
+
 class Finding(NamedTuple):
     """The position of personal data or a secret in a text."""
 

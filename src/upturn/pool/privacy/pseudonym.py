@@ -30,7 +30,7 @@ from urllib.parse import quote
 
 from upturn.pool.privacy.detection import findings
 from upturn.pool.privacy.encoding import decodings
-from upturn.pool.privacy.finding import FindingKind
+from upturn.pool.privacy.finding import NAME_KINDS, FindingKind
 from upturn.pool.privacy.marks import mark_card, mark_iban, mark_id
 from upturn.pool.privacy.national_id import is_number_of_person
 from upturn.pool.privacy.replacement import mask
@@ -45,7 +45,6 @@ _GROUPS: Mapping[FindingKind, Sequence[Sequence[int]]] = {
     "id": ((3, 2, 4), (3, 3, 3), (3, 3, 3, 2), (2, 2, 2, 3, 2), (2, 2, 2, 2, 1), (4, 4, 4), (1, 2, 2, 2, 3, 3, 2)),
 }
 """Sizes of the groups that numbers are written in."""
-_NAMES = frozenset({"person", "address", "organisation"})
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -62,7 +61,7 @@ class Pseudonymiser:
         plain = text
         for layers in decodings(text):
             plain = layers[-1].text
-        if kind in _NAMES:
+        if kind in NAME_KINDS:
             name = made_name(kind, plain, lambda word: _Stream(self._key, f"name\0{word}").below)
             return _encoded_as(text, plain, name) if not findings(name) else mask(kind, text)
         identifier = _normal_form(kind, plain)
