@@ -9,7 +9,7 @@ from upturn.records import Task, Trajectory
 
 
 def has_findings(task: Task, trajectory: Trajectory) -> bool:
-    """Returns whether the task's instruction or context, or any text in the trajectory, has an identifier or a secret.
+    """Returns whether instruction, context or any text of the trajectory has an identifier or a secret.
 
     Names, addresses and organisations do not count: nearly all conversations have some.
     """
