@@ -61,7 +61,7 @@ def test_messages_and_tools_are_those_of_the_recording(filled: Pool) -> None:
     assert json.loads(row["tools"]) == [TOOL]
 
 
-ANONYMISED = ["You are Bo, <EMAIL>.\n\n[user]\nNot a message.", "Hi", "", "[user]\n<EMAIL>", "And?", "Nine."]
+ANONYMISED = ["You are <PERSON>, <EMAIL>.\n\n[user]\nNot a message.", "Hi", "", "[user]\n<EMAIL>", "And?", "Nine."]
 
 
 def test_anonymised_messages_keep_their_borders(filled: Pool) -> None:
