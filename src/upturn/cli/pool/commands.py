@@ -6,7 +6,7 @@ from upturn.cli.pool.batches import batch, snapshot
 from upturn.cli.pool.card import card
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
-from upturn.cli.pool.imports import import_records
+from upturn.cli.pool.imports import import_records, log
 from upturn.cli.pool.lineage import show_lineage
 from upturn.cli.pool.move import move
 from upturn.cli.pool.privacy import forget, policy, report, shred
@@ -16,14 +16,16 @@ from upturn.cli.pool.readiness import calls, ready
 from upturn.cli.pool.report import write_page
 from upturn.cli.pool.restoring import restore, try_restore
 from upturn.cli.pool.retrieval import similar
-from upturn.cli.pool.statistics import show, stats
+from upturn.cli.pool.statistics import drift, show, stats
 from upturn.cli.pool.tags import tag
 from upturn.cli.pool.validation import validate
 
 pool_app = typer.Typer()
 pool_app.command("stats")(stats)
+pool_app.command("drift")(drift)
 pool_app.command("ready")(ready)
 pool_app.command("calls")(calls)
+pool_app.command("log")(log)
 pool_app.command("batch")(batch)
 pool_app.command("snapshot")(snapshot)
 pool_app.command("copy")(copy)

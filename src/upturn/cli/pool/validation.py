@@ -7,22 +7,26 @@ from typing import Annotated
 import typer
 from pydantic_core import from_json
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
 from upturn.cli.output import emit, print_message, show_table
+from upturn.errors import ConfigError, ModelError
 from upturn.pool import (
     ALL_TENANTS,
     Pool,
+    PoolReader,
+    Selection,
     integrity_problems,
     ledger_problems,
 )
-from upturn.pool.quality import GateReport, validate_quality
+from upturn.pool.answers import quality_answer
+from upturn.pool.quality import GateReport, ReaderOf, TextReader, ValidationReport, no_tokenizers, validate_quality
 from upturn.records import JsonValue, Result
 
 _MAX_FAILURES_SHOWN = 20
 _BLOCKS = 20
 
 
-def validate(
+def validate(  # noqa: PLR0913  a command's parameters are its options
     *,
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
@@ -35,39 +39,76 @@ def validate(
             "line; besides the pool's held-out tasks.",
         ),
     ] = None,
+    gates_only: Annotated[
+        bool, typer.Option("--gates", help="Only the quality gates, not the file, the digests and the tokenizers.")
+    ] = False,
+    family: Families = None,
+    since: Since = None,
+    before: Before = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the file's integrity, its records against their digests, and every trajectory's quality gates.
 
-    Exits with 1 if the file is damaged, or a record was changed or deleted after it was stored.
+    --family, --since and --before narrow what the gates are applied to. Exits with 1 if the file is damaged, or a
+    record was changed or deleted after it was stored.
     """
     scope = ALL_TENANTS if all_tenants else tenant
     forbidden = [] if held_out is None else _instructions(held_out)
+    selection = Selection(
+        families=tuple(family or ()), since=time_of("--since", since), before=time_of("--before", before)
+    )
+    damage: list[str] = []
+    changes: list[str] = []
     with Pool.open(pool, read_only=True) as opened:
-        damage = integrity_problems(opened.engine)
-        changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
-        report = None if damage or changes else validate_quality(opened, tenant=scope, held_out=forbidden)
-    points, clean = (0, 0) if report is None else (report.points, report.clean)
-    gates = () if report is None else report.gates
-    results = [
+        if not gates_only:
+            damage = integrity_problems(opened.engine)
+            changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
+        report = ValidationReport(0, 0, ())
+        if not damage and not changes:
+            readers = no_tokenizers if gates_only else token_readers(opened)  # --gates is what HTTP does
+            report = validate_quality(
+                opened, tenant=scope, selection=selection, held_out=forbidden, reader_of=readers
+            )
+    answer = quality_answer(report, tenant="all" if all_tenants else tenant)
+    checks = [
         Result("integrity_problems", float(len(damage)), bar="<= 0", holds=not damage),
         Result("changed_records", float(len(changes)), bar="<= 0", holds=not changes),
-        Result("points", float(points)),
-        Result("clean_points", float(clean)),
-        *([Result("clean_share", clean / points, n=points)] if points else []),
     ]
     details: dict[str, JsonValue] = {"integrity": [*damage], "changes": [*changes[:_MAX_FAILURES_SHOWN]]}
-    if as_json:
-        details["gates"] = {gate.gate.label: _described(gate) for gate in gates}
-    emit("pool validate", results, details, as_json=as_json)
+    if gates_only:
+        checks, details = [], {}
+    details |= answer.details if as_json else {}
+    emit("pool validate", [*checks, *answer.results], details, as_json=as_json)
     if not as_json:
-        _show(gates)
+        _show(report.gates)
     if damage:
         print_message("the file is damaged; restore a backup, or export what can still be read")
     if changes:
         print_message("records were changed or deleted after they were stored; restore a backup of the file")
     if damage or changes:
         raise typer.Exit(1)
+
+
+def token_readers(pool: PoolReader) -> ReaderOf:
+    """Returns how each stored agent version's output is read, or why it cannot be; loads no weights."""
+    versions = {version.id: version for version in pool.agent_versions()}
+
+    def reader_of(version_id: str) -> TextReader | str:
+        from upturn.agents import template_options
+        from upturn.models import load_renderer
+
+        version = versions.get(version_id)
+        if version is None:
+            return "the agent version is not stored"
+        if not version.has_local_model:
+            return "the model runs elsewhere"
+        try:
+            renderer = load_renderer(version.model, options=template_options(version))
+        except (ModelError, ConfigError):
+            return f"no tokenizer of {version.model!r}"
+        return lambda token_ids: renderer.read(token_ids).text
+
+    return reader_of
 
 
 def _instructions(path: Path) -> list[tuple[str, str]]:
@@ -94,17 +135,6 @@ def _instruction(line: str) -> str:
     return str(parsed.get("instruction", line)) if isinstance(parsed, dict) else line
 
 
-def _described(report: GateReport) -> dict[str, JsonValue]:
-    """A gate for --json."""
-    return {
-        "is_required": report.gate.is_required,
-        "points": report.points,
-        "failed": report.failed,
-        "share": report.share,
-        "examples": [{"id": failure.record_id, "problem": failure.problem} for failure in report.examples],
-    }
-
-
 def _show(gates: Sequence[GateReport]) -> None:
     """A bar for each gate, and the first failure of each."""
     for title, is_required in (("a clean data point passes", True), ("to look at, not required", False)):
@@ -120,6 +150,10 @@ def _show(gates: Sequence[GateReport]) -> None:
         ]
         if rows:
             show_table(title, ("gate", "", "share", "points"), rows)
+    for report in gates:
+        for reason, count in report.unchecked.items():
+            whole = report.points + sum(report.unchecked.values())
+            typer.echo(f"{report.gate.name}: {count} of {whole} with token rows not checked: {reason}")
     for report in gates:
         if report.examples:
             first, gate = report.examples[0], report.gate
