@@ -37,6 +37,9 @@ COMMANDS = {
     "privacy": Target(
         "benchmarks.commands.privacy:bench_privacy", "Personal data that is found, and words that are left alone."
     ),
+    "recall": Target(
+        "benchmarks.commands.recall:bench_recall", "Success with and without examples of similar successes."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

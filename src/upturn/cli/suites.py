@@ -23,7 +23,7 @@ from upturn.threads import cpu_quota, default_threads, usable_cores
 if TYPE_CHECKING:
     from upturn.config import Config
     from upturn.loop.evaluation import SuiteResult, SuiteRun
-    from upturn.records import AgentVersion, Task
+    from upturn.records import AgentVersion, Recall, Task
 
 ORACLE = "oracle"
 """Name of the agent that plays the shortest known solutions."""
@@ -219,7 +219,8 @@ class _Runner:
         if stored:
             yield [stored[task.id] for task in part.tasks if task.id in stored]
         key = _new_key() if run is None else run.key
-        results = self._run([task for task in part.tasks if task.id not in stored], f"{key}/{part.id}")
+        recall = None if run is None else run.recall()
+        results = self._run([task for task in part.tasks if task.id not in stored], f"{key}/{part.id}", recall)
         count = len(stored)
         while batch := list(islice(results, self._batch_size)):
             if run is not None:
@@ -227,7 +228,7 @@ class _Runner:
             count += len(batch)
             yield batch
 
-    def _run(self, tasks: "Sequence[Task]", key: str) -> "Iterator[SuiteResult]":
+    def _run(self, tasks: "Sequence[Task]", key: str, recall: "Recall | None") -> "Iterator[SuiteResult]":
         from upturn.config import Limits, api_keys
         from upturn.environments import LONG_TURNS
         from upturn.loop import AgentRuntime, Purpose
@@ -249,6 +250,7 @@ class _Runner:
             replace(limits, max_turns=LONG_TURNS),
             keys,
             device=choose_device(device) if is_local else "cpu",
+            recall=recall,
         )
         return run_tasks(runtime, self._version, tasks, Purpose(key, seed), batch_size=self._batch_size)
 

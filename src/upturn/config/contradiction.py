@@ -33,6 +33,7 @@ _SETTINGS_BY_KIND = {
         "template_options",
         "weights",
         "context",
+        "examples",
         *_OF_CALLS,
     },
     "endpoint": {
@@ -47,6 +48,7 @@ _SETTINGS_BY_KIND = {
         "retries",
         "tools",
         "upstream",
+        "examples",
         *_OF_CALLS,
     },
     "program": {
@@ -60,7 +62,7 @@ _SETTINGS_BY_KIND = {
         "upstream",
     },
     "local program": {"model", "temperature", "sampling", "template_options", "weights", *_OF_PROGRAMS},
-    "callable": {"import_path", *_OF_CALLS},
+    "callable": {"import_path", "examples", *_OF_CALLS},
     "rule_based": {"import_path", *_OF_CALLS},
 }
 _REQUIRED_BY_KIND = {

@@ -318,6 +318,9 @@ class AgentConfig(AgentEligibility):
     describes tools and the server does not refuse them, otherwise ``text``."""
     context: ContextConfig = ContextConfig()
     """Context window of the agent."""
+    examples: Annotated[int, Field(ge=0, le=16)] = 0
+    """For local_model, endpoint and callable: number of successes at similar tasks, found in the pool, that a task
+    begins with. 0 = none. Without effect on the gateway's model calls (docs/similar.md)."""
     upstream: UpstreamConfig = UpstreamConfig()
     """For endpoint: calls of the gateway to the server."""
 

@@ -42,7 +42,7 @@ from upturn.loop.run import (
     store_agent_version,
     version_of,
 )
-from upturn.pool import ALL_TENANTS, Pool
+from upturn.pool import ALL_TENANTS, Pool, PoolRecall
 from upturn.pool.checkpoints import checkpointed_pool
 from upturn.pool.leases import Lease
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -188,7 +188,7 @@ def _task_queue(
     """Returns the queue of tasks in the configured environment."""
     kit = load_checked_kit(config)
     agent_keys = {agent.name: keys.of(agent) for agent in config.agents}
-    runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
+    runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning, recall=PoolRecall(learner.pool))
     purpose = Purpose("gateway/tasks", config.run.seed)
     accounts.start()
     lease = Lease(learner.pool, "tasks")

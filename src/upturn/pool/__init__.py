@@ -28,7 +28,15 @@ from upturn.pool.preference import correction_pairs, deployment_pairs, trajector
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
 from upturn.pool.retention import plan_pruning, prune
-from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, task_question
+from upturn.pool.retrieval import (
+    PoolRecall,
+    Question,
+    Similar,
+    SuccessIndex,
+    last_point,
+    recall_before,
+    task_question,
+)
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
@@ -100,6 +108,7 @@ __all__ = [
     "integrity_problems",
     "is_imported",
     "is_tag",
+    "last_point",
     "ledger_problems",
     "location_of",
     "missing_reward",
@@ -110,6 +119,7 @@ __all__ = [
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "recall_before",
     "receive_traces",
     "redraw",
     "rows_of",

@@ -36,7 +36,7 @@ from upturn.loop.run.reward_models import check_same_models
 from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.models import choose_device, describe_device
-from upturn.pool import Pool
+from upturn.pool import Pool, recall_before
 from upturn.pool.checkpoints import checkpointed_pool
 from upturn.pool.leases import holding
 from upturn.pool.serving import RouterSnapshot
@@ -228,6 +228,7 @@ def open_run(
         for warning in keys.warnings:
             progress.note(f"warning: {warning}")
         context.start()
+        runtime.recall = recall_before(pool, run_id)
         if not command.startswith("train"):
             _begin_service(context)
         yield context
@@ -349,6 +350,8 @@ def version_of(agent: AgentConfig, agents: Sequence[AgentConfig] = ()) -> AgentV
         parameters |= {name: value for name, value in program.items() if value and value != "chat"}
     if agent.template_options:
         parameters["template_options"] = {**agent.template_options}
+    if agent.examples:
+        parameters["examples"] = agent.examples
     if agent.weights != "float32":
         parameters["weights"] = agent.weights
     context = agent.context

@@ -6,6 +6,24 @@ neighbours, ``successes`` reads them, and ``recall`` has the rules of what may b
 
 from upturn.pool.retrieval.embedder import Embedder
 from upturn.pool.retrieval.latent import LatentEmbedder
-from upturn.pool.retrieval.recall import PoolRecall, Question, Similar, SuccessIndex, task_question
+from upturn.pool.retrieval.recall import (
+    PoolRecall,
+    Question,
+    Similar,
+    SuccessIndex,
+    recall_before,
+    task_question,
+)
+from upturn.pool.retrieval.successes import last_point
 
-__all__ = ["Embedder", "LatentEmbedder", "PoolRecall", "Question", "Similar", "SuccessIndex", "task_question"]
+__all__ = [
+    "Embedder",
+    "LatentEmbedder",
+    "PoolRecall",
+    "Question",
+    "Similar",
+    "SuccessIndex",
+    "last_point",
+    "recall_before",
+    "task_question",
+]

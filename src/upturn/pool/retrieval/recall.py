@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from upturn.errors import UnknownNameError
 from upturn.pool import schema
@@ -18,9 +18,10 @@ from upturn.pool.reader import PoolReader
 from upturn.pool.retrieval.embedder import Embedder
 from upturn.pool.retrieval.latent import LatentEmbedder
 from upturn.pool.retrieval.search import nearest
-from upturn.pool.retrieval.successes import read_goals, read_successes
+from upturn.pool.retrieval.successes import last_point, read_goals, read_successes
 from upturn.records import Recalled, Task
 
+_GROWTH = 1 / 16
 _NEVER = np.iinfo(np.int64).max
 MakeEmbedder = Callable[[Sequence[str]], Embedder]
 """Returns the embedder for these distinct instructions, the earliest first."""
@@ -63,12 +64,17 @@ class SuccessIndex:
         *,
         tenant: str,
         families: Sequence[str] = (),
+        bound: int | None = None,
         embedder: MakeEmbedder = LatentEmbedder,
     ) -> None:
-        """Reads the latest ``MOST_SUCCESSES``; ``families`` () = of all."""
-        successes = read_successes(pool.engine, tenant=tenant, families=families)
+        """Reads the latest ``MOST_SUCCESSES``; ``families`` () = of all.
+
+        ``bound``: only what the pool had up to this sequence number; None = all that is stored now.
+        """
+        successes = read_successes(pool.engine, tenant=tenant, families=families, bound=bound)
         goals = read_goals(pool.engine, sorted({success.task for success in successes}), tenant=tenant)
         self._pool, self._tenant = pool, tenant
+        self._bound = _NEVER - 1 if bound is None else bound
         self._successes = [success for success in successes if success.task in goals]
         self._goals = goals
         self._numbers: dict[str, int] = {}
@@ -106,7 +112,7 @@ class SuccessIndex:
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k!r}")
-        bound = _NEVER - 1 if question.bound is None else question.bound
+        bound = min(self._bound, _NEVER if question.bound is None else question.bound)
         is_open = (self._since <= bound) & (self._until > bound)
         is_open[self._of_task.get(question.task_id or "", [])] = False
         is_open[self._of_episode.get(question.episode or "", [])] = False
@@ -165,22 +171,43 @@ def task_question(pool: PoolReader, task_id: str, *, tenant: str) -> Question:
 
 
 class PoolRecall:
-    """A ``records.Recall`` over an index: what it has does not depend on when it is asked."""
+    """A ``records.Recall`` that finds successes of each task's own tenant.
 
-    def __init__(self, pool: PoolReader, index: SuccessIndex, *, tenant: str) -> None:
-        self._pool, self._index, self._tenant = pool, index, tenant
+    With a bound, what is found never changes. Without one, the index of a tenant is read again once the pool has
+    grown by a sixteenth. Not thread-safe.
+    """
+
+    def __init__(self, pool: PoolReader, *, bound: int | None = None) -> None:
+        """``bound``: only what the pool had up to this sequence number; None = all of the past."""
+        self._pool, self._bound = pool, bound
+        self._indices: dict[str, tuple[int, SuccessIndex]] = {}
+        """By tenant, with the last sequence number of the pool when it was read."""
 
     def similar(self, task: Task, k: int) -> Sequence[Recalled]:
-        """Returns at most k successes at other tasks; none for a task of another tenant."""
-        if task.tenant != self._tenant:
-            return ()
-        found = self._index.search(Question(task.instruction, task.id, task.episode), k)
+        """Returns at most k successes of the task's tenant at other tasks; see ``records.Recall``."""
+        found = self._index(task.tenant).search(Question(task.instruction, task.id, task.episode), k)
         ids = [item.trajectory_id for item in found]
-        points = self._pool.experiences_of(ids, tenant=self._tenant, has_tokens=False)
+        points = self._pool.experiences_of(ids, tenant=task.tenant, has_tokens=False)
         return [
             Recalled(point.task, point.trajectory, item.similarity)
             for point, item in zip(points, found, strict=True)
         ]
+
+    def _index(self, tenant: str) -> SuccessIndex:
+        now = 0 if self._bound is not None else last_point(self._pool.engine)
+        if tenant not in self._indices or now > self._indices[tenant][0] * (1 + _GROWTH):
+            self._indices[tenant] = now, SuccessIndex(self._pool, tenant=tenant, bound=self._bound)
+        return self._indices[tenant][1]
+
+
+def recall_before(pool: PoolReader, run_id: str) -> PoolRecall:
+    """Returns what the pool had when the run began, so that a run that resumes recalls the same."""
+    table = schema.history
+    query = select(func.min(table.c.sequence)).where(
+        table.c.kind == schema.runs.name, table.c.record_id == run_id
+    )
+    with pool.engine.connect() as connection:
+        return PoolRecall(pool, bound=connection.execute(query).scalar() or 0)
 
 
 def _key(instruction: str) -> str:

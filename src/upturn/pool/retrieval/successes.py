@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 
 from upturn.pool.schema import points, strata, tasks
 
@@ -35,9 +35,16 @@ class Goal(NamedTuple):
     episode: str | None
 
 
-def read_successes(engine: Engine, *, tenant: str, families: Sequence[str] = ()) -> list[Success]:
-    """Returns the tenant's successes in the order of arrival, without held-out tasks; ``families`` () = all."""
+def read_successes(
+    engine: Engine, *, tenant: str, families: Sequence[str] = (), bound: int | None = None
+) -> list[Success]:
+    """Returns the tenant's successes in the order of arrival, without held-out tasks.
+
+    ``families``: () = all. ``bound``: only those up to this sequence number of the pool; None = all.
+    """
     conditions: list[Any] = [strata.c.tenant == tenant, strata.c.split == "train", points.c.verdict == "success"]
+    if bound is not None:
+        conditions.append(points.c.sequence <= bound)
     if families:
         conditions.append(strata.c.family.in_(families))
     columns = (points.c.task, points.c.trajectory, points.c.score, points.c.written_tokens, points.c.sequence)
@@ -52,6 +59,12 @@ def read_successes(engine: Engine, *, tenant: str, families: Sequence[str] = ())
         rows = connection.execute(query).all()
     # without a score, a success is a whole one
     return [Success(row[0], row[1], 1.0 if row[2] is None else row[2], *row[3:]) for row in reversed(rows)]
+
+
+def last_point(engine: Engine) -> int:
+    """Returns the last sequence number of the pool at which a success may have come; 0 = there is none."""
+    with engine.connect() as connection:
+        return connection.execute(select(func.max(points.c.sequence))).scalar() or 0
 
 
 def read_goals(engine: Engine, sequences: Sequence[int], *, tenant: str) -> dict[int, Goal]:
