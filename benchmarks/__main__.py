@@ -40,6 +40,9 @@ COMMANDS = {
     "recall": Target(
         "benchmarks.commands.recall:bench_recall", "Success with and without examples of similar successes."
     ),
+    "judging": Target(
+        "benchmarks.commands.judging:bench_judging", "What grades work: does it see work as it is, how fast."
+    ),
     "errands-model": Target(
         "benchmarks.commands.errands_model:build_errands_model", "Build the model of the world errands."
     ),

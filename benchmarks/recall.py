@@ -7,12 +7,13 @@ family, which the search does not see.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from upturn.config import Limits
-from upturn.environments import draw_tasks, verify_all
+from upturn.environments import draw_tasks
 from upturn.environments.office import OfficeKit
 from upturn.loop import AgentRuntime, Purpose
 from upturn.loop.evaluation import evaluate_version, run_oracle
@@ -33,25 +34,26 @@ def filled_pool(tasks: Sequence[Task]) -> Iterator[Pool]:
 
 
 def measure_recall(
-    families: Sequence[str], *, stored: int, heldout: int, numbers: Sequence[int], on_done: Callable[[], object]
+    families: Sequence[str],
+    *,
+    stored: int,
+    heldout: int,
+    numbers: Sequence[int],
+    on_done: Callable[[], object],
+    agent: AgentVersion = NANO,
 ) -> list[Result]:
-    """Returns the success rates with 0 and ``numbers`` examples, and the gains with their intervals."""
+    """Returns the agent's success rates with 0 and ``numbers`` examples, and the gains with their intervals."""
     kit = OfficeKit()
     known = list(islice(draw_tasks(kit, seed=0, split="train", families=families), stored))
     tasks = list(islice(draw_tasks(kit, seed=1, split="heldout", families=families), heldout))
-    results: list[Result] = []
     with filled_pool(known) as pool:
         recall = PoolRecall(pool)
-        nearest = [recall.similar(task, 1) for task in tasks]
-        same = [bool(found) and found[0].task.family == task.family for task, found in zip(tasks, nearest, strict=True)]
-        results.append(Result("same_family", sum(same) / len(same), n=len(same)))
-        results.append(Result("same_family_by_chance", 1 / len(families), n=len(same)))
+        results = _nearest_families(recall, tasks, len(families))
         runtime = AgentRuntime(kit, LIMITS, recall=recall)
         before = None
         for number in (0, *numbers):
-            version = AgentVersion(
-                "nano", f"{number}", "local_model", model="nano", parameters={"temperature": 0.0, "examples": number}
-            )
+            parameters = {**agent.parameters, "examples": number}
+            version = replace(agent, version=f"{number}", parameters=parameters)
             measured = evaluate_version(runtime, version, tasks, Purpose("recall", 0), pool=None)
             results.append(measured.interval().result(f"success_with_{number}"))
             if before is not None:
@@ -59,3 +61,13 @@ def measure_recall(
             before = before or measured
             on_done()
     return results
+
+
+def _nearest_families(recall: PoolRecall, tasks: Sequence[Task], families: int) -> list[Result]:
+    nearest = [recall.similar(task, 1) for task in tasks]
+    pairs = zip(tasks, nearest, strict=True)
+    same = sum(bool(found) and found[0].task.family == task.family for task, found in pairs)
+    return [
+        Result("same_family", same / len(tasks), n=len(tasks)),
+        Result("same_family_by_chance", 1 / families, n=len(tasks)),
+    ]

@@ -203,6 +203,7 @@ def distributed_names() -> dict[str, Any]:
 
 NAMES: dict[str, Callable[[], dict[str, Any]]] = {
     "evaluation.md: from random import Random": dict,
+    "evaluation.md: from upturn.rewards.difference import compare_patch, minimal_difference": dict,
     "sandbox.md: import asyncio": dict,
     "models.md: from upturn.training.algorithms.grpo import run_grpo": distributed_names,
     "pool.md: from upturn.pool import Pool, Selection": pool_names,
@@ -242,6 +243,8 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert last.candidate_tasks + last.control_tasks == 9
     elif "release" in names:
         assert names["release"].state == "promoted"
+    if "smallest" in names:
+        assert (names["smallest"].edits, names["patch"].edits) == (1, 12)
     if "match" in names:
         assert [(fault.kind, fault.parameter) for fault in names["match"].faults] == [("type", "days")]
     if "estimate" in names:

@@ -35,6 +35,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/pool/retrieval.py:similar": "a command's parameters are its options",
     "src/upturn/cli/pool/tags.py:tag": "a command's parameters are its options",
     "src/upturn/cli/ingest.py:ingest": "a command's parameters are its options",
+    "src/upturn/cli/route.py:replay_file": "a command's parameters are its options",
     "src/upturn/cli/route.py:evaluate": "a command's parameters are its options",
     "src/upturn/cli/keys.py:add": "a command's parameters are its options",
     "benchmarks/commands/routing.py:bench_routing": "a command's parameters are its options",

@@ -26,6 +26,7 @@ LOCK = ROOT / "requirements-reach.lock"
 PAGE = ROOT / "docs" / "results.md"
 EXTRAS = (
     "bench",
+    "diff",
     "files",
     "grammar",
     "gymnasium",
@@ -49,6 +50,7 @@ SHOWN = (
     "python-pptx",
     "ray",
     "trackio",
+    "tree-sitter",
     "trl",
     "verifiers",
     "wandb",

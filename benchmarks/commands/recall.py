@@ -20,9 +20,10 @@ def bench_recall(
 ) -> None:
     """Evaluate nano with 0, 1 and 3 examples in the prompt, on the same held-out tasks of the office."""
     from benchmarks.recall import measure_recall
-    from upturn.loop.demo.plan import OFFICE_RECIPE, RULES_PARTLY
+    from upturn.loop.demo.plan import RULES_PARTLY
+    from upturn.training.pretraining import OFFICE
 
-    kinds = {"known": OFFICE_RECIPE.families, "other": RULES_PARTLY}
+    kinds = {"known": OFFICE.families, "other": RULES_PARTLY}
     if families not in kinds:
         raise typer.BadParameter(f"--families {families!r} is unknown; known: {', '.join(kinds)}")
     numbers, stored, heldout = ((1,), 8, 4) if quick else ((1, 3), stored, heldout)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from upturn.arbiter.recording import BadLine, Recording, read_recording
+from upturn.arbiter.recording import BadLine, Recording, read_recording, stored_recording
 from upturn.errors import IngestError
+from upturn.pool import IngestOptions, Pool, ingest
 
 FILES = Path(__file__).parents[1] / "data" / "arbiter"
 ROUTELLM = Path(__file__).parents[3] / "shared" / "data" / "routellm_gsm8k_responses.csv"
@@ -146,3 +147,31 @@ def test_lines_with_costs_too_large_to_sum_are_skipped(tmp_path: Path) -> None:
     assert recording.costs is not None
     assert recording.costs.tolist() == [[1e99]]
     assert [bad.line for bad in recording.bad_lines] == [2, 3]
+
+
+def test_outcomes_in_a_pool_are_a_recording(tmp_path: Path) -> None:
+    table = tmp_path / "outcomes.csv"
+    rows = [
+        "a,x,1,0.1,sums",
+        "a,y,0,0.2,sums",
+        "a,y,1,0.4,sums",
+        "b,x,0.5,0,words",
+        "b,y,1,1,words",
+        "c,x,1,1,words",
+    ]
+    table.write_text("\n".join(["task,model,score,cost,family", *rows, "d,y,,1,words"]))
+    with Pool.open(tmp_path / "pool.db") as pool:
+        ingest(pool, table, IngestOptions())
+        recording = stored_recording(pool, tenant="default")
+        assert recording.models == ("imported:x@outcomes", "imported:y@outcomes")
+        assert recording.families == ("sums", "words")
+        assert recording.rewards.tolist() == [[1, 0.5], [0.5, 1]]
+        assert recording.costs is not None
+        assert recording.costs.ravel() == pytest.approx([0.1, 0.3, 0, 1])
+        assert recording.incomplete_tasks == 1
+        words = stored_recording(pool, tenant="default", family="words", models=recording.models[::-1])
+        assert words.rewards.tolist() == [[1, 0.5]]
+        with pytest.raises(IngestError, match=r"scores of: imported:x@outcomes \(3 tasks\), imported:y@outcomes"):
+            stored_recording(pool, tenant="default", models=("imported:x@outcomes",))
+        with pytest.raises(IngestError, match="scores of: none"):
+            stored_recording(pool, tenant="other")

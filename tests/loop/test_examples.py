@@ -28,7 +28,10 @@ class Memory:
     def similar(self, task: Task, k: int) -> Sequence[Recalled]:
         self.asked.append((task.id, k))
         points = [build_point(name) for name in ("near", "far")]
-        return [Recalled(replace(task, instruction=f"do  {task.id}\n"), trajectory, 0.5) for task, trajectory, _ in points]
+        return [
+            Recalled(replace(task, instruction=f"do  {task.id}\n"), trajectory, 0.5)
+            for task, trajectory, _ in points
+        ]
 
 
 def test_the_first_observation_begins_with_the_most_similar_example_last(desk: ModuleType) -> None:

@@ -16,6 +16,7 @@ from upturn.loop.trainers import render_demonstrations
 from upturn.loop.trainers.algorithms.dpo import load_pairs
 from upturn.loop.trainers.algorithms.sft import take_training_snapshot
 from upturn.pool import IngestOptions, Pool, ingest
+from upturn.records import PreferencePair
 from upturn.training import StoredPairSettings
 
 NANO = AgentConfig(name="nano", kind="local_model", model=MODEL)
@@ -40,7 +41,7 @@ def config(desk: ModuleType, folder: Path, *lines: str, **pool: object) -> Confi
     file = folder / "talks.jsonl"
     file.write_text("\n".join(lines) + "\n")
     with Pool.open(folder / "shared.db") as opened:
-        assert ingest(opened, file, IngestOptions("chat")).bad == 0
+        assert ingest(opened, file, IngestOptions()).bad == 0
     settings: Config = desk.config(("solver",), pool={"path": str(folder / "shared.db"), **pool})
     return settings
 
@@ -77,9 +78,28 @@ def test_two_imported_models_are_pairs(desk: ModuleType, tmp_path: Path) -> None
     with desk.opened(tmp_path / "run", settings) as context:
         worker = PolicyWorker(context.runtime, version_of(NANO))
         (pair,) = load_pairs(context, worker, stored).pairs
-    texts = [
+    assert texts_of(worker, pair) == ["done", "it is done"]
+
+
+def texts_of(worker: PolicyWorker, pair: PreferencePair) -> list[str]:
+    return [
         worker.renderer.read(row.token_ids[row.spans[0].start : row.spans[0].stop]).text
         for side in (pair.chosen, pair.rejected)
         for row in side.rows
     ]
-    assert texts == ["done", "it is done"]
+
+
+def test_imported_preferences_are_pairs_word_for_word_or_refused(desk: ModuleType, tmp_path: Path) -> None:
+    rows = [
+        {"prompt": "move the mail", "chosen": "It is done.", "rejected": "No: it is not done."},
+        {"prompt": "move it", "chosen": [{"role": "assistant", "content": PICTURE}], "rejected": "no"},
+    ]
+    settings = config(desk, tmp_path, *map(json.dumps, rows), imported_families=["preference"])
+    notes = Notes()
+    with open_run(settings, tmp_path / "run", "toy", notes) as context:
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        (pair,) = load_pairs(context, worker).pairs
+    assert texts_of(worker, pair) == ["It is done.", "No: it is not done."]
+    (note,) = [line for line in notes.lines if line.startswith("omitted pairs")]
+    assert "1 with actions that the agent cannot write" in note
+    assert "it has parts other than text (image_url)" in note

@@ -61,7 +61,7 @@ from upturn.arbiter.policy_check import (
     learned_target,
 )
 from upturn.arbiter.posterior import Posterior, probability_best
-from upturn.arbiter.recording import Recording, read_recording
+from upturn.arbiter.recording import Recording, read_recording, stored_recording
 from upturn.arbiter.registry import AgentRegistry, Load, Offer, Screening, ServedAgent
 from upturn.arbiter.replay import (
     CheckedEstimates,
@@ -150,5 +150,6 @@ __all__ = [
     "route_lines",
     "running_means",
     "self_normalised",
+    "stored_recording",
     "switch_doubly_robust",
 ]

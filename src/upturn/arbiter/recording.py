@@ -1,4 +1,4 @@
-"""Recorded outcomes of several models on the same prompts, read from a CSV file.
+"""Recorded outcomes of several models on the same prompts, read from a CSV file or a pool.
 
 A file has a header and one column of outcomes per model (``True``/``False``, ``1``/``0`` or a number in [0, 1]).
 Optional: a family column, and for every model a column ``<model>_cost``. Other columns are ignored. Unusable lines
@@ -11,35 +11,31 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from upturn.errors import IngestError
-
-FAMILY_NAMES = ("family", "category", "subject", "eval_name")
-"""Default names of the family column; the first one in the header is used."""
+from upturn.pool import Pool, Selection
+from upturn.pool.ingestion import (
+    COST_SUFFIXES,
+    FAMILY_NAMES,
+    LARGEST_COST,
+    MISSING,
+    RECORDED,
+    detected_models,
+    number,
+    outcome,
+)
 
 NO_FAMILY = "all"
 """Family of all lines in a file without a family column."""
 
-_OTHER_COLUMNS = frozenset(
-    {"", "id", "idx", "index", "sample_id", "prompt", "question", "query", "instruction", "input", "text"}
-    | {"answer", "label", "target", "gold", "reference", "seed", "level", "difficulty", *FAMILY_NAMES}
-)
-_COST_SUFFIXES = ("_cost", "|total_cost", "_total_cost")
-_OTHER_SUFFIXES = tuple(
-    ["_response", "_responses", "_output", "_answer", "_tokens", "_latency", "_seconds", "_model_response"]
-)
-_MISSING = frozenset({"", "nan", "na", "n/a", "none", "null"})
 _SAMPLE = 1000
 """Number of lines that are read to detect the models' columns."""
-
-_MAX_COST = 1e100
-"""Maximum cost in any currency; sums of larger costs would overflow."""
 
 _MAX_CELL = 2**31 - 1
 """Maximum characters in one cell; the csv module's default of 128 KiB is too small for model answers."""
@@ -67,6 +63,8 @@ class Recording:
     """Shape (lines, models), in the file's unit; None = some model has no cost column."""
     bad_lines: tuple[BadLine, ...]
     ignored_columns: tuple[str, ...]
+    incomplete_tasks: int = 0
+    """Number of tasks of a pool that are no lines, because a model has no score on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +103,45 @@ def read_recording(path: Path, *, models: Sequence[str] = (), family: str | None
         return _recording(path, layout, islice(_rows(path), 1, None))
     except OSError as exc:
         raise IngestError(f"cannot read {str(path)!r}: {exc.strerror or exc}") from exc
+
+
+def stored_recording(pool: Pool, *, tenant: str, models: Sequence[str] = (), family: str = "") -> Recording:
+    """Returns the outcomes in a pool: a line is a task on which every model has a score.
+
+    ``models`` names agent versions; empty = all of the tenant. ``family``: of the tasks; empty = all. Of several
+    trajectories the mean score counts, and the mean cost where an imported table had costs. Raises IngestError for
+    fewer than two models, and where no task has a score of all of them.
+    """
+    selection = Selection(families=(family,) if family else ())
+    outcomes: dict[str, dict[str, list[tuple[float, float | None]]]] = {}
+    families: dict[str, str] = {}
+    for task, trajectory, evaluation in pool.experiences(selection, tenant=tenant, has_tokens=False):
+        if evaluation is not None and evaluation.score is not None:
+            families[task.id] = task.family
+            of_task = outcomes.setdefault(task.id, {})
+            pair = (evaluation.score, evaluation.costs.get(RECORDED))
+            of_task.setdefault(trajectory.agent_version, []).append(pair)
+    names = tuple(models) or tuple(sorted({name for of_task in outcomes.values() for name in of_task}))
+    lines = [name for name, of_task in outcomes.items() if all(model in of_task for model in names)]
+    if len(names) < 2 or not lines:
+        scored = Counter(name for of_task in outcomes.values() for name in of_task)
+        known = ", ".join(f"{name} ({count} tasks)" for name, count in sorted(scored.items()))
+        raise IngestError(
+            f"the pool has no task with scores of two or more models to compare; tenant {tenant!r} has scores of: "
+            f"{known or 'none'}. Name models with common tasks with --models"
+        )
+    cells = [[outcomes[line][model] for model in names] for line in lines]
+    costs = [[[cost for _, cost in cell if cost is not None] for cell in row] for row in cells]
+    is_priced = all(known for row in costs for known in row)
+    return Recording(
+        models=names,
+        families=tuple(families[line] for line in lines),
+        rewards=np.array([[fmean(score for score, _ in cell) for cell in row] for row in cells], dtype=np.float64),
+        costs=np.array([[fmean(known) for known in row] for row in costs]) if is_priced else None,
+        bad_lines=(),
+        ignored_columns=(),
+        incomplete_tasks=len(outcomes) - len(lines),
+    )
 
 
 def _rows(path: Path) -> Iterator[_Row]:
@@ -151,19 +188,19 @@ def _layout(path: Path, sample: Sequence[_Row], models: Sequence[str], family: s
     if len(sample) == 1:
         raise IngestError(f"{str(path)!r} has a header and no line; at least one is needed")
     family_index = _family_column(header, family)
-    columns = _named_models(header, models) if models else _detected_models(header, rows, family_index)
+    columns = _named_models(header, models) if models else detected_models(header, rows, family_index)
     if not columns:
         raise IngestError(
             f"no column of {str(path)!r} has outcomes (True/False, 1/0 or numbers in [0, 1]); columns: "
             f"{', '.join(map(repr, header))}. Name the models' columns with --models"
         )
-    data_like = [name for name in columns if _outcome(name) is not None]
+    data_like = [name for name in columns if outcome(name) is not None]
     if data_like:
         raise IngestError(f"the first line of {str(path)!r} looks like data ({data_like[0]!r}); a header is needed")
     costs = {
         name: index
         for name in columns
-        for suffix in reversed(_COST_SUFFIXES)
+        for suffix in reversed(COST_SUFFIXES)
         for index, other in enumerate(header)
         if other == f"{name}{suffix}"
     }
@@ -199,29 +236,6 @@ def _named_models(header: Sequence[str], models: Sequence[str]) -> dict[str, int
     return {name: header.index(name) for name in models}
 
 
-def _detected_models(header: Sequence[str], rows: Sequence[Sequence[str]], family: int | None) -> dict[str, int]:
-    """Returns the columns with outcomes in at least half of the filled cells, without well-known other names."""
-    detected: dict[str, int] = {}
-    for index, name in enumerate(header):
-        # pandas writes row numbers in the column "Unnamed: 0".
-        is_known = name.lower() in _OTHER_COLUMNS or name.startswith("Unnamed:")
-        if index == family or is_known or _belongs_to_another(name, header):
-            continue
-        cells = [row[index] for row in rows if row[index].strip().lower() not in _MISSING]
-        if cells and 2 * sum(_outcome(cell) is not None for cell in cells) >= len(cells):
-            detected[name] = index
-    return detected
-
-
-def _belongs_to_another(name: str, header: Sequence[str]) -> bool:
-    """Returns True for e.g. ``<model>_response`` if ``<model>`` is also a column."""
-    for other in header:
-        rest = name.removeprefix(other) if other and name != other else name
-        if rest != name and (rest.startswith("|") or rest in _COST_SUFFIXES or rest in _OTHER_SUFFIXES):
-            return True
-    return False
-
-
 def _recording(path: Path, layout: _Layout, rows: Iterator[_Row]) -> Recording:
     bad_lines: list[BadLine] = []
     families: list[str] = []
@@ -233,7 +247,7 @@ def _recording(path: Path, layout: _Layout, rows: Iterator[_Row]) -> Recording:
             bad_lines.append(BadLine(row.line, problem))
             continue
         families.append(NO_FAMILY if layout.family is None else row.cells[layout.family].strip())
-        rewards.append([_outcome(row.cells[index]) or 0.0 for index in layout.models.values()])
+        rewards.append([outcome(row.cells[index]) or 0.0 for index in layout.models.values()])
         costs.append([float(row.cells[layout.costs[name]]) for name in layout.models if layout.costs])
     if not rewards:
         first = bad_lines[0]
@@ -256,31 +270,14 @@ def _problem(layout: _Layout, cells: Sequence[str]) -> str:
     if len(cells) != len(layout.header):
         return f"expected {len(layout.header)} cells, got {len(cells)}"
     for name, index in layout.models.items():
-        if cells[index].strip().lower() in _MISSING:
+        if cells[index].strip().lower() in MISSING:
             return f"no outcome for {name!r}"
-        if _outcome(cells[index]) is None:
+        if outcome(cells[index]) is None:
             return f"outcome of {name!r} must be True, False or a number in [0, 1], got {cells[index][:60]!r}"
     for name, index in layout.costs.items():
-        cost = _number(cells[index])
-        if cost is None or not 0 <= cost <= _MAX_COST:
-            return f"cost of {name!r} must be a number from 0 to {_MAX_COST:g}, got {cells[index][:60]!r}"
+        cost = number(cells[index])
+        if cost is None or not 0 <= cost <= LARGEST_COST:
+            return f"cost of {name!r} must be a number from 0 to {LARGEST_COST:g}, got {cells[index][:60]!r}"
     if layout.family is not None and not cells[layout.family].strip():
         return "no family"
     return ""
-
-
-def _outcome(cell: str) -> float | None:
-    """Returns the cell's outcome in [0, 1]; None = it has no outcome."""
-    text = cell.strip().lower()
-    if text in {"true", "false"}:
-        return float(text == "true")
-    value = _number(text)
-    return value if value is not None and 0 <= value <= 1 else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if isfinite(value) else None

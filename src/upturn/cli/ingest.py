@@ -23,8 +23,8 @@ def ingest(  # noqa: PLR0913 - a command's parameters are its options
         str,
         typer.Option(
             "--format",
-            help="chat, tau-bench, otlp, inspect, langfuse, phoenix, verifiers, openai-evals or feedback; auto: "
-            "detected.",
+            help="chat, tau-bench, otlp, inspect, langfuse, phoenix, verifiers, openai-evals, preference, outcomes "
+            "or feedback; auto: detected.",
         ),
     ] = "auto",
     pool: PoolPath = POOL_PATH,

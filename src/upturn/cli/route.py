@@ -2,7 +2,7 @@
 decisions, and explains logged decisions."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from time import time
@@ -24,6 +24,7 @@ from upturn.arbiter import (
     learning_policies,
     read_recording,
     replay,
+    stored_recording,
 )
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant, read_config
 from upturn.cli.output import emit, print_message, progress, show_table
@@ -56,15 +57,25 @@ route_app = typer.Typer()
 
 
 @route_app.command("replay")
-def replay_file(
-    file: Annotated[Path, typer.Argument(help="CSV with a prompt column and one column of correctness per model.")],
+def replay_file(  # noqa: PLR0913 - a command's parameters are its options
+    file: Annotated[
+        str, typer.Argument(help="CSV with a prompt column and one column of correctness per model, or a pool.")
+    ],
     *,
     models: Annotated[
-        str, typer.Option(help="Comma-separated columns of the models. Default: detected by content.")
+        str,
+        typer.Option(
+            help="Comma-separated columns of the models, or agent versions of the pool. Default: detected by "
+            "content, or all."
+        ),
     ] = "",
     family: Annotated[
-        str | None, typer.Option(help="Column of the task family. Default: 'family', if it exists.")
+        str | None,
+        typer.Option(
+            help="Column of the task family, or a family of the pool. Default: 'family', if it exists, or all."
+        ),
     ] = None,
+    tenant: Annotated[str, typer.Option(help="Tenant of the pool.")] = "default",
     seeds: Annotated[int, typer.Option(help="Number of random orders of the lines per policy.")] = 10,
     wave: Annotated[int, typer.Option(help="Lines between two policy updates; 0 = depends on the size.")] = 0,
     as_json: AsJson = False,
@@ -73,7 +84,7 @@ def replay_file(
     if seeds < 1 or wave < 0:
         raise ConfigError([f"--seeds must be at least 1 and --wave at least 0, got {seeds} and {wave}"])
     names = [name.strip() for name in models.split(",") if name.strip()]
-    recording = read_recording(file, models=names, family=family)
+    recording = _read_outcomes(file, names, family, tenant)
     lines = len(recording.rewards)
     options = ReplayOptions(seeds=seeds, wave=wave or _default_wave(lines, len(set(recording.families))))
     policies = learning_policies()
@@ -91,6 +102,7 @@ def replay_file(
         "estimated_from": f"one log of {log_policy}",
         "estimates": {estimates.model: _beside_truth(estimates) for estimates in checked},
         "ignored_columns": recording.ignored_columns,
+        "incomplete_tasks": recording.incomplete_tasks,
         "quarantined": _quarantined(recording, None if as_json else MAX_LINES_SHOWN),
     }
     if as_json:
@@ -107,6 +119,15 @@ def replay_file(
         bad = len(recording.bad_lines)
         print_message(f"{bad} of {bad + lines} lines were quarantined")
         raise typer.Exit(1)
+
+
+def _read_outcomes(file: str, models: Sequence[str], family: str | None, tenant: str) -> Recording:
+    from upturn.pool import Pool, names_pool
+
+    if not names_pool(file):
+        return read_recording(Path(file), models=models, family=family)
+    with Pool.open(file, read_only=True) as pool:
+        return stored_recording(pool, tenant=tenant, models=models, family=family or "")
 
 
 def _default_wave(lines: int, families: int) -> int:

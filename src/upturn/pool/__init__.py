@@ -8,7 +8,15 @@ Start with ``store``, then ``reader`` and ``selection``.
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
 from upturn.pool.batches import Axis, Batch, BatchCriteria, BatchPoint, Priorities, freeze_batch, get_batch, redraw
-from upturn.pool.database import POOL_ENDINGS, Location, PoolUrl, integrity_problems, location_of, pool_exists
+from upturn.pool.database import (
+    POOL_ENDINGS,
+    Location,
+    PoolUrl,
+    integrity_problems,
+    location_of,
+    names_pool,
+    pool_exists,
+)
 from upturn.pool.exports import Choice, ExportFile, PoolExport, import_export
 from upturn.pool.feedback import ingest_feedback
 from upturn.pool.ingestion import (
@@ -113,6 +121,7 @@ __all__ = [
     "location_of",
     "missing_reward",
     "move_pool",
+    "names_pool",
     "plan_pruning",
     "pool_exists",
     "prune",

@@ -153,6 +153,37 @@ CASES: Sequence[tuple[str, str, int, list[tuple[str, str, str, float | None, lis
         ],
     ),
     ("openai_items.jsonl", "openai-evals", 0, [("eval_1", "gpt-4o-mini", "success", 1.0, ["user: 1+1", "2"])]),
+    (
+        "preference.jsonl",
+        "preference",
+        2,
+        [
+            ("preference", model, "missing", None, talk)
+            for model, talk in (
+                ("unknown", ["user: What is 2+2?", "4"]),
+                ("unknown", ["user: What is 2+2?", "5"]),
+                ("large", ["system: Be brief.", "user: Hello?", "Hi."]),
+                ("small", ["system: Be brief.", "user: Hello?", "Good day to you!"]),
+                ("unknown", ["user: Colour?", "Blue."]),
+                ("unknown", ["user: Colour?", "Loud."]),
+                ("unknown", ["user: Time?", "Noon."]),
+                ("unknown", ["user: Time?", "Late."]),
+                ("unknown", ["user: Price?", "get_price({})"]),
+                ("unknown", ["user: Price?", "12"]),
+            )
+        ],
+    ),
+    (
+        "outcomes.csv",
+        "outcomes",
+        2,
+        [
+            ("sums", "small", "success", 1.0, []),
+            ("sums", "large", "success", 1.0, []),
+            ("sums", "small", "failure", 0.0, []),
+            ("sums", "large", "missing", None, []),
+        ],
+    ),
 ]
 
 
@@ -254,7 +285,7 @@ def test_spans_of_a_trace_wait_for_each_other_within_a_bound(
     ("content", "message"),
     [
         (b'{"what": 1}', "its keys are what"),
-        (b"hello", "begins with neither"),
+        (b"hello", "neither JSON nor a CSV table"),
         (b'{"messages": [], "traj": []}', "it may be tau-bench or chat"),
         (b"[]", "its keys are none"),
     ],
@@ -285,7 +316,7 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 
 @settings(max_examples=8, phases=[Phase.explicit, Phase.generate], deadline=None)
 @given(st.data())
-@pytest.mark.parametrize("name", [case[0] for case in CASES if not case[0].endswith(".pb")])
+@pytest.mark.parametrize("name", [case[0] for case in CASES if not case[0].endswith((".pb", ".csv"))])
 def test_wrong_values_are_quarantined_or_refused(name: str, choices: st.DataObject) -> None:
     """Any value in a file may be of any type: only errors with a message come of it."""
     file_format = next(case[1] for case in CASES if case[0] == name)
@@ -302,7 +333,8 @@ def test_wrong_values_are_quarantined_or_refused(name: str, choices: st.DataObje
             report = ingest(pool, path, IngestOptions(file_format))
         except UpturnError:
             return
-        assert report.lines == report.added + report.known + report.bad
+        sides = 2 if file_format == "preference" else 1
+        assert sides * (report.lines - report.bad) == report.added + report.known
 
 
 def _places(node: Any) -> list[tuple[Any, Any]]:

@@ -13,7 +13,7 @@ from upturn.pool.database.backend import (
     reading_engine,
     writing_engine,
 )
-from upturn.pool.database.location import Location, PoolUrl, location_of
+from upturn.pool.database.location import Location, PoolUrl, location_of, names_pool
 from upturn.pool.database.operator import integrity_problems, operator_transaction, writers_excluded
 from upturn.pool.database.revision import begin_move, bring_to_head, check_head, end_move, is_at_head
 from upturn.pool.database.server import server_settings
@@ -54,6 +54,7 @@ __all__ = [
     "location_of",
     "log_head",
     "move_log_head",
+    "names_pool",
     "operator_transaction",
     "pool_exists",
     "reading_engine",

@@ -11,6 +11,8 @@ from upturn.config import is_database_url
 from upturn.errors import StoreError
 
 _SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
+_SQLITE = b"SQLite format 3\0"
+"""The first bytes of a file of SQLite."""
 _SECRETS = ("password", "sslpassword")
 """Parameters of a URL that are never shown."""
 
@@ -59,3 +61,14 @@ def location_of(value: str | Location) -> Location:
     if not url.database:
         raise StoreError(f"{str(PoolUrl(url))!r} names no database; add its name: postgresql://user@host/database")
     return PoolUrl(url)
+
+
+def names_pool(text: str) -> bool:
+    """Whether the text is the URL of a database or the path of a SQLite file."""
+    if is_database_url(text):
+        return True
+    try:
+        with Path(text).open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False

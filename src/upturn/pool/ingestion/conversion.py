@@ -4,10 +4,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from upturn.pool.ingestion.formats import Conversation
+from upturn.pool.preference import CORRECTION
 from upturn.pool.quality import IMPORTED
 from upturn.pool.row import ReadyRow, digest, ready_row
 from upturn.pool.tags import imported_tag
-from upturn.records import Evaluation, Task, Trajectory
+from upturn.records import Evaluation, Feedback, Task, Trajectory
+
+RECORDED = "recorded"
+"""Name of the reward and of the cost that a source recorded."""
 
 _ID_LENGTH = 32
 """Hexadecimal digits of a content id: 128 bits."""
@@ -26,8 +30,16 @@ class Point(NamedTuple):
     task: ReadyRow
     trajectory: ReadyRow
     evaluation: ReadyRow
+    preference: ReadyRow | None = None
+    """Feedback that another trajectory is better; None = there is none."""
+
     tags: tuple[ReadyRow, ...] = ()
     """Feedback on the task, see ``pool.tags``."""
+
+    @property
+    def results(self) -> tuple[ReadyRow, ...]:
+        """All but the task and its tags."""
+        return (self.trajectory, self.evaluation, *(() if self.preference is None else (self.preference,)))
 
 
 def task_of(conversation: Conversation, origin: Origin) -> Task:
@@ -54,6 +66,7 @@ def trajectory_of(conversation: Conversation, task: Task, origin: Origin) -> Tra
         origin="rendered",
         final_state={"extra": dict(conversation.extra)} if conversation.extra else {},
         error=conversation.error,
+        usage=conversation.usage,
     )
 
 
@@ -87,9 +100,17 @@ def point_of(
         evaluator=evaluator,
         verdict="missing" if success is None else "success" if success else "failure",
         gates=(),
-        rewards={"recorded": reward},
-        costs={},
+        rewards={RECORDED: reward},
+        costs={} if conversation.cost is None else {RECORDED: conversation.cost},
         score=reward,
     )
-    tags = [imported_tag(task.id, tag, tenant=origin.tenant) for tag in conversation.tags]
-    return Point(ready_row(task), ready_row(trajectory), ready_row(evaluation), tuple(map(ready_row, tags)))
+    tags = tuple(ready_row(imported_tag(task.id, tag, tenant=origin.tenant)) for tag in conversation.tags)
+    return Point(ready_row(task), ready_row(trajectory), ready_row(evaluation), tags=tags)
+
+
+def preferred(better: Point, worse: Point, origin: Origin) -> Point:
+    """Returns the worse point with the feedback that the other is better."""
+    subject, other = str(worse.trajectory.values["id"]), str(better.trajectory.values["id"])
+    name = f"imported:{digest(origin.tenant, 'preference', subject, other)[:_ID_LENGTH]}"
+    feedback = Feedback(name, "trajectory", subject, CORRECTION, 1.0, origin.tenant, refers_to=other)
+    return worse._replace(preference=ready_row(feedback))

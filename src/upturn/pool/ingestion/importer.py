@@ -22,7 +22,7 @@ from upturn.errors import ConfigError, IngestError, RecordError, StoreConflictEr
 from upturn.pool import schema
 from upturn.pool.batch import store_page
 from upturn.pool.imported import Imported, Place, Quarantined
-from upturn.pool.ingestion.conversion import Origin, Point, point_of, task_of, trajectory_of
+from upturn.pool.ingestion.conversion import Origin, Point, point_of, preferred, task_of, trajectory_of
 from upturn.pool.ingestion.formats import (
     AUTO,
     NAME_RULE,
@@ -175,9 +175,8 @@ class _State(NamedTuple):
 
 
 class _Recorded(NamedTuple):
-    """A usable line."""
+    """A conversation of a usable line."""
 
-    line: Line
     conversation: Conversation
     task: Task
     trajectory: Trajectory
@@ -191,7 +190,18 @@ class _Recorded(NamedTuple):
         return self.conversation.number is None and self.conversation.identity is None
 
 
-_Page = list[_Recorded | Quarantined]
+class _Usable(NamedTuple):
+    """A usable line."""
+
+    line: Line
+    recorded: tuple[_Recorded, ...]
+    """Its conversations."""
+
+
+_Points = tuple[Point, ...]
+"""The conversations of a line; of a preference the preferred one first."""
+
+_Page = list[_Usable | Quarantined]
 
 
 class _Import:
@@ -248,65 +258,67 @@ class _Import:
         """Whether all conversations of the file are stored, as often as it has them; then they are known."""
         if self._lines:
             return False
-        counts, lines = StoredCounts(self._pool.engine, self._options.tenant), 0
+        counts, lines, accepted = StoredCounts(self._pool.engine, self._options.tenant), 0, 0
         for page in self._pages(lambda _: None):
-            recorded = [entry for entry in page if isinstance(entry, _Recorded) and entry.has_place]
-            if len(recorded) < len(page) or not counts.has([entry.content for entry in recorded]):
+            contents = _contents(page)
+            recorded = [content for content in contents if content is not None]
+            if len(recorded) < _conversations(page) or not counts.has(recorded):
                 return False
             lines += len(page)
-        self._lines = self._accepted = lines
+            accepted += len(recorded)
+        self._lines, self._accepted = lines, accepted
         return True
 
-    def _read(self, line: Line) -> _Recorded | Quarantined:
+    def _read(self, line: Line) -> _Usable | Quarantined:
         try:
             if isinstance(line.content, LineError):
                 raise line.content
-            return self._recorded(line, line.content)
+            return _Usable(line, tuple(map(self._recorded, (line.content, *line.further))))
         except (LineError, RecordError) as exc:
             return self._unusable(line, exc)
 
-    def _recorded(self, line: Line, conversation: Conversation) -> _Recorded:
+    def _recorded(self, conversation: Conversation) -> _Recorded:
         task = task_of(conversation, self._origin)
         trajectory = trajectory_of(conversation, task, self._origin)
-        return _Recorded(line, conversation, task, trajectory, digest(fields_json(trajectory)))
+        return _Recorded(conversation, task, trajectory, digest(fields_json(trajectory)))
 
     def _import_page(self, page: _Page, following: _Page) -> None:
-        recorded = [entry for entry in page if isinstance(entry, _Recorded)]
+        usable = [entry for entry in page if isinstance(entry, _Usable)]
         bad = [entry for entry in page if isinstance(entry, Quarantined)]
         places = self._places.find(_contents(page), _contents(following))
-        placed = (entry.line.number for entry in recorded if entry.has_place)
-        numbers = {line: place.number for line, place in zip(placed, places, strict=True)}
-        points: list[tuple[int, Point]] = []
-        for entry in recorded:
+        numbers = iter(place.number for place in places)
+        points: list[tuple[int, _Points]] = []
+        for line, recorded in usable:
+            placed = [(entry, next(numbers) if entry.has_place else None) for entry in recorded]
             try:
-                point = self._point(entry, numbers.get(entry.line.number))
-                points.append((entry.line.number, point))
+                points.append((line.number, self._points(placed, is_preference=line.is_preference)))
             except RecordError as exc:
-                bad.append(self._unusable(entry.line, exc))
-        for entry in recorded:
-            self._count_keys(entry.conversation.unknown)
+                bad.append(self._unusable(line, exc))
+            for entry in recorded:
+                self._count_keys(entry.conversation.unknown)
         self._last_line = max(entry.line if isinstance(entry, Quarantined) else entry.line.number for entry in page)
         self._lines += len(page)
-        self._store(points, bad, places, {entry.line.number: entry.line for entry in recorded})
+        self._store(points, bad, places, {entry.line.number: entry.line for entry in usable})
 
     def _store(
         self,
-        points: Sequence[tuple[int, Point]],
+        points: Sequence[tuple[int, _Points]],
         bad: list[Quarantined],
         places: Sequence[Place],
         lines: Mapping[int, Line],
     ) -> None:
         """Stores a page in one transaction; its lines one by one if a record is stored with other content."""
         self._note(bad)
-        self._accepted += len(points)
+        self._accepted += sum(len(members) for _, members in points)
         try:
-            self._added += self._append([point for _, point in points], self._imported(bad, places))
+            self._added += self._append([members for _, members in points], self._imported(bad, places))
         except StoreConflictError:
             added, conflicts = store_page(self._append, points)
             late = [self._unusable(lines[conflict.line], ValueError(conflict.reason)) for conflict in conflicts]
             self._note(late)
             self._added += added
-            self._accepted -= len(late)
+            sizes = {line: len(members) for line, members in points}
+            self._accepted -= sum(sizes[conflict.line] for conflict in conflicts)
             self._pool.append(imported=self._imported([*bad, *late], places))
 
     def _note(self, bad: Sequence[Quarantined]) -> None:
@@ -343,16 +355,22 @@ class _Import:
             if key in self._keys or len(self._keys) < _MOST_KEYS:
                 self._keys[key] += 1
 
+    def _points(self, placed: Sequence[tuple[_Recorded, int | None]], *, is_preference: bool) -> _Points:
+        """Returns the conversations of a line as rows; raises RecordError."""
+        first, *others = (self._point(entry, number) for entry, number in placed)
+        return (first, *(preferred(first, other, self._origin) if is_preference else other for other in others))
+
     def _point(self, entry: _Recorded, number: int | None) -> Point:
-        """Returns the line as rows; raises RecordError. ``number``: None = the line has an id or a number."""
+        """Returns the conversation as rows; raises RecordError. ``number``: None = it has an id or a number."""
         conversation, task, trajectory = entry.conversation, entry.task, entry.trajectory
         if self._options.is_anonymised:
             task, trajectory = anonymise(task), anonymise(trajectory)
             conversation = replace(conversation, tags=list(map(redact, conversation.tags)))
         return point_of(conversation, task, trajectory, self._origin, content=entry.content, number=number)
 
-    def _append(self, points: Sequence[Point], imported: Imported | None = None) -> int:
+    def _append(self, lines: Sequence[_Points], imported: Imported | None = None) -> int:
         """Returns how many trajectories are new. Stored tasks stay, as their recordings may start differently."""
+        points = [point for members in lines for point in members]
         tasks: dict[Any, ReadyRow] = {}
         for point in points:
             tasks.setdefault(point.task.values["id"], point.task)
@@ -363,15 +381,22 @@ class _Import:
                 if table is schema.tasks:
                     for identity in stored:
                         del tasks[identity]
-        results = (row for point in points for row in (point.trajectory, point.evaluation, *point.tags))
+        results = (row for point in points for row in (*point.results, *point.tags))
         self._pool.submit(*tasks.values(), *results, imported=imported).result()
         return len(trajectories) - len(stored)
 
 
 def _contents(page: _Page) -> list[str | None]:
-    """Returns the hashes of the lines whose place matters; None = a quarantined line."""
-    return [
-        None if isinstance(entry, Quarantined) else entry.content
-        for entry in page
-        if isinstance(entry, Quarantined) or entry.has_place
-    ]
+    """Returns the hashes of the conversations whose place matters; None = a quarantined line."""
+    contents: list[str | None] = []
+    for entry in page:
+        if isinstance(entry, Quarantined):
+            contents.append(None)
+        else:
+            contents += (recorded.content for recorded in entry.recorded if recorded.has_place)
+    return contents
+
+
+def _conversations(page: _Page) -> int:
+    """Returns the number of conversations, a quarantined line counted as one."""
+    return sum(1 if isinstance(entry, Quarantined) else len(entry.recorded) for entry in page)

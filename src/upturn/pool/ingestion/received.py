@@ -75,7 +75,7 @@ def _store(pool: Pool, point: Point) -> bool:
     """Returns whether the trajectory is new. A stored task stays."""
     task_id = str(point.task.values["id"])
     is_stored = next(iter(pool.tasks(tenant=str(point.task.values["tenant"]), ids=[task_id])), None) is not None
-    rows: Sequence[ReadyRow] = (point.trajectory, point.evaluation) if is_stored else point[:3]
+    rows: Sequence[ReadyRow] = point.results if is_stored else (point.task, *point.results)
     is_new = pool.submit(*rows).result() > (0 if is_stored else 1)
     if point.tags:
         pool.submit(*point.tags).result()

@@ -203,9 +203,7 @@ class PoolRecall:
 def recall_before(pool: PoolReader, run_id: str) -> PoolRecall:
     """Returns what the pool had when the run began, so that a run that resumes recalls the same."""
     table = schema.history
-    query = select(func.min(table.c.sequence)).where(
-        table.c.kind == schema.runs.name, table.c.record_id == run_id
-    )
+    query = select(func.min(table.c.sequence)).where(table.c.kind == schema.runs.name, table.c.record_id == run_id)
     with pool.engine.connect() as connection:
         return PoolRecall(pool, bound=connection.execute(query).scalar() or 0)
 

@@ -27,7 +27,18 @@ from upturn.pool.ingestion.formats.langfuse import read_langfuse
 from upturn.pool.ingestion.formats.openai_evals import read_openai_evals
 from upturn.pool.ingestion.formats.otlp import read_otlp, request_spans
 from upturn.pool.ingestion.formats.otlp_protobuf import read_request
+from upturn.pool.ingestion.formats.outcome_columns import (
+    COST_SUFFIXES,
+    FAMILY_NAMES,
+    LARGEST_COST,
+    MISSING,
+    detected_models,
+    number,
+    outcome,
+)
+from upturn.pool.ingestion.formats.outcomes import read_outcomes
 from upturn.pool.ingestion.formats.phoenix import read_phoenix
+from upturn.pool.ingestion.formats.preference import read_preferences
 from upturn.pool.ingestion.formats.span import Span
 from upturn.pool.ingestion.formats.span_groups import span_lines
 from upturn.pool.ingestion.formats.tau_bench import read_tau_bench
@@ -42,12 +53,18 @@ READERS: Mapping[str, Callable[[OpenFile, Defaults], Lines]] = {
     "phoenix": read_phoenix,
     "verifiers": read_verifiers,
     "openai-evals": read_openai_evals,
+    "preference": read_preferences,
+    "outcomes": read_outcomes,
 }
 """A reader yields every line or row of a file, parsed or with the reason why it is unusable."""
 
 __all__ = [
     "AUTO",
+    "COST_SUFFIXES",
+    "FAMILY_NAMES",
     "LABEL",
+    "LARGEST_COST",
+    "MISSING",
     "NAME_RULE",
     "READERS",
     "TOOL",
@@ -60,7 +77,10 @@ __all__ = [
     "Seen",
     "Span",
     "detect_format",
+    "detected_models",
     "is_name",
+    "number",
+    "outcome",
     "read_request",
     "request_spans",
     "span_lines",

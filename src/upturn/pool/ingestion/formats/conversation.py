@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 from pydantic_core import from_json, to_json
 
 from upturn.pool.tags import MOST_TAGS, TAG_RULE, is_tag
-from upturn.records import Action, JsonValue, Observation, Outcome, Turn, record
+from upturn.records import Action, JsonValue, Observation, Outcome, Turn, Usage, record
 
 TOOL = "tool"
 """Target of actions that call a tool."""
@@ -60,6 +60,10 @@ class Conversation:
     """Of its task."""
     unknown: Sequence[str] = ()
     """Keys that the format does not know; their values are in ``extra``."""
+    usage: Usage = field(default_factory=Usage)
+    """Tokens and time; 0 = not recorded."""
+    cost: float | None = None
+    """In the unit of the source; None = not recorded."""
 
 
 class Line(NamedTuple):
@@ -70,6 +74,10 @@ class Line(NamedTuple):
     content: Conversation | LineError
     text: bytes = b""
     """As it is in the file; empty = too long to keep."""
+    further: tuple[Conversation, ...] = ()
+    """Other conversations of the same line."""
+    is_preference: bool = False
+    """Whether the first conversation is preferred to each of the others."""
 
 
 Lines: TypeAlias = Iterator[Line]

@@ -9,12 +9,15 @@ from pydantic_core import from_json
 from upturn.errors import UnknownNameError
 from upturn.pool.ingestion.formats.conversation import LineError, OpenFile
 from upturn.pool.ingestion.formats.json_text import json_objects
+from upturn.pool.ingestion.formats.outcomes import has_outcomes
 
 AUTO = "auto"
 """In place of a format: it is detected."""
 
 _HEAD = 2**16
 _KEY = re.compile(rb'"([A-Za-z_.]+)"\s*:')
+
+_PREFERENCE = {"chosen", "rejected", "preferred_output", "non_preferred_output"}
 
 _SIGNS: Mapping[str, Callable[[frozenset[str]], bool]] = {
     "otlp": lambda keys: bool(keys & {"resourceSpans", "resource_spans"}),
@@ -28,7 +31,8 @@ _SIGNS: Mapping[str, Callable[[frozenset[str]], bool]] = {
     "langfuse": lambda keys: (
         bool(keys & {"traceId", "trace_id"} and keys & {"type", "input"}) or {"observations", "scores"} <= keys
     ),
-    "chat": lambda keys: "messages" in keys,
+    "chat": lambda keys: "messages" in keys and not keys & _PREFERENCE,
+    "preference": lambda keys: bool(keys & _PREFERENCE) and not keys & {"traj", "completion"},
 }
 """Whether an object with these keys is of the format. Another format's sign must not hold as well."""
 
@@ -43,7 +47,9 @@ def detect_format(open_file: OpenFile) -> str:
         if not start.startswith((b"{", b"[")):
             if head[:1] == b"\n" or head[4:5] == b"\n":
                 return "otlp"
-            raise _unknown("it begins with neither { nor [")
+            if has_outcomes(file):
+                return "outcomes"
+            raise _unknown("it is neither JSON nor a CSV table with columns for task, model and score")
         keys = _keys(start, next((text for _, text in json_objects(file)), b""))
     found = [name for name, holds in _SIGNS.items() if holds(keys)]
     if len(found) != 1:
@@ -66,7 +72,7 @@ def _keys(head: bytes, text: bytes | LineError) -> frozenset[str]:
 
 
 def _unknown(why: str) -> UnknownNameError:
-    known = ", ".join(_SIGNS)
+    known = ", ".join((*_SIGNS, "outcomes"))
     return UnknownNameError(
         f"the format of the file cannot be told: {why}; name it with --format: {known}, feedback"
     )

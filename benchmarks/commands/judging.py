@@ -1,0 +1,44 @@
+"""``python -m benchmarks judging``: whether what grades work sees it as it is, and how fast."""
+
+from typing import Annotated
+
+import typer
+
+from benchmarks.commands.options import AsJson, Only, Quick, emit_and_exit, select_parts
+from upturn.records import JsonValue, Result
+
+PARTS = ("difference",)
+
+
+def bench_judging(
+    *,
+    only: Only = None,
+    seed: Annotated[int, typer.Option(help="Seed of the generated changes.")] = 0,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the difference of programs on changes of the standard library's files."""
+    results: list[Result] = []
+    details: dict[str, JsonValue] = {"seed": seed}
+    for part in select_parts(PARTS, only):
+        measure = {"difference": _difference}[part]
+        measured, more = measure(seed, quick=quick)
+        results += measured
+        details |= more
+    emit_and_exit("judging", results, details, as_json=as_json)
+
+
+def _difference(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, JsonValue]]:
+    from benchmarks.judging.difference import (
+        library_files,
+        measure_formatting,
+        measure_one_statement,
+        measure_time,
+    )
+
+    results = measure_time(1 if quick else 9, seed, (1,) if quick else (1, 30))
+    if quick:
+        results = [Result(result.name, result.value, result.unit, n=result.n) for result in results]
+    statements, missed = measure_one_statement(library_files(60 if quick else 6), 1 if quick else 2, seed)
+    formatting, formatted = measure_formatting(library_files(60 if quick else 3))
+    return [*results, *statements, formatting], {"missed": list[JsonValue]([*missed, *formatted][:20])}
