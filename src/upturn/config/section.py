@@ -121,6 +121,25 @@ class RetentionRule(Settings):
 
 
 @settings
+class RecallEmbeddings(Settings):
+    """A server whose embeddings find similar tasks, in place of their words (docs/similar.md)."""
+
+    url: Annotated[str, Field(pattern="^https?://")]
+    """Base URL of a server with ``/embeddings`` in OpenAI's form, such as ``https://api.example.com/v1``."""
+    model: Annotated[str, Field(min_length=1)]
+    """Name of the model there. Embeddings are stored by it: another model needs another name."""
+    api_key_env: str = ""
+    """Environment variable with the API key. Empty = no key is sent, unless ``api_key_file`` names one."""
+    api_key_file: FilePath = ""
+    """File with the API key as its content, in place of ``api_key_env``; relative to the folder of the
+    configuration file. It is read at the start."""
+    timeout_seconds: Positive = 30.0
+    """Longest time of a request, which has up to 64 texts; failures that may pass are tried three times."""
+    dimensions: Count | None = None
+    """Length of the embeddings to ask for. Unset = as the model has; not all servers know the parameter."""
+
+
+@settings
 class PoolConfig(Settings):
     """The pool, the database of tasks, trajectories, evaluations and all other records."""
 
@@ -135,6 +154,8 @@ class PoolConfig(Settings):
     """Bounds of what is kept, which `upturn pool prune` applies. Empty = everything is kept."""
     imported_families: tuple[Name, ...] = ()
     """Families of imported conversations that supervised and preference training use, besides the trained ones."""
+    embeddings: RecallEmbeddings | None = None
+    """The server of embeddings that find similar tasks. Unset = they are found by their words."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields what is wrong with a URL, without the URL, which may have a password."""

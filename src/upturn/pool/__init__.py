@@ -37,12 +37,15 @@ from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_r
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
 from upturn.pool.retention import plan_pruning, prune
 from upturn.pool.retrieval import (
+    MakeEmbedder,
     PoolRecall,
     Question,
     Similar,
     SuccessIndex,
+    by_words,
     last_point,
     recall_before,
+    stored_by,
     task_question,
 )
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
@@ -73,6 +76,7 @@ __all__ = [
     "IngestOptions",
     "Location",
     "LostWordsError",
+    "MakeEmbedder",
     "MovedTable",
     "Pool",
     "PoolExport",
@@ -96,6 +100,7 @@ __all__ = [
     "TagChange",
     "Transcript",
     "Transition",
+    "by_words",
     "change_tags",
     "check_source",
     "copy_pool",
@@ -133,6 +138,7 @@ __all__ = [
     "redraw",
     "rows_of",
     "statistics",
+    "stored_by",
     "tag_statistics",
     "tags_of",
     "take_snapshot",

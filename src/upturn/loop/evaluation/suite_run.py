@@ -9,8 +9,10 @@ from dataclasses import fields, replace
 from itertools import count
 from typing import Self
 
+from upturn.config import ApiKeys, PoolConfig
 from upturn.errors import JournalError, UnknownNameError
 from upturn.loop.evaluation.suite_metrics import SuiteResult, with_rubric
+from upturn.loop.recall import embedder_of
 from upturn.pool import ALL_TENANTS, Pool, RolloutKey, Selection, recall_before
 from upturn.records import Feedback, Recall, Run
 
@@ -84,9 +86,9 @@ class SuiteRun:
         records = [record for result in batch for record in (result.task, result.trajectory, result.evaluation)]
         self._pool.append(*records, *feedback, rollout=RolloutKey(self._name(suite), offset))
 
-    def recall(self) -> Recall:
+    def recall(self, settings: PoolConfig, keys: ApiKeys) -> Recall:
         """What the agent may recall: what the pool had when the run started."""
-        return recall_before(self._pool, self.key)
+        return recall_before(self._pool, self.key, embedder_of(settings, keys, self._pool))
 
     def finish(self) -> None:
         """Marks the run as done."""

@@ -27,6 +27,7 @@ from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
+from upturn.loop.recall import embedder_of
 from upturn.loop.run.configured_freeze import apply_configured_freeze
 from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import Journal
@@ -228,7 +229,7 @@ def open_run(
         for warning in keys.warnings:
             progress.note(f"warning: {warning}")
         context.start()
-        runtime.recall = recall_before(pool, run_id)
+        runtime.recall = recall_before(pool, run_id, embedder_of(config.pool, keys, pool))
         if not command.startswith("train"):
             _begin_service(context)
         yield context

@@ -23,8 +23,13 @@ from upturn.records import Recalled, Task
 
 _GROWTH = 1 / 16
 _NEVER = np.iinfo(np.int64).max
-MakeEmbedder = Callable[[Sequence[str]], Embedder]
-"""Returns the embedder for these distinct instructions, the earliest first."""
+MakeEmbedder = Callable[[str, Sequence[str]], Embedder]
+"""Returns the embedder of a tenant with these distinct instructions, the earliest first."""
+
+
+def by_words(_tenant: str, instructions: Sequence[str]) -> Embedder:
+    """Returns the default embedder, which needs no model."""
+    return LatentEmbedder(instructions)
 
 
 class Question(NamedTuple):
@@ -65,7 +70,7 @@ class SuccessIndex:
         tenant: str,
         families: Sequence[str] = (),
         bound: int | None = None,
-        embedder: MakeEmbedder = LatentEmbedder,
+        embedder: MakeEmbedder = by_words,
     ) -> None:
         """Reads the latest ``MOST_SUCCESSES``; ``families`` () = of all.
 
@@ -91,7 +96,7 @@ class SuccessIndex:
         self._text_of = np.array(self._texts, np.intp)
         self._since = np.array([item.since for item in self._successes], np.int64)
         self._until = np.array([_NEVER if item.until is None else item.until for item in self._successes], np.int64)
-        self.embedder = embedder(instructions)
+        self.embedder = embedder(tenant, instructions)
         self._matrix = self.embedder.documents(instructions)
         self._of_task: dict[str, list[int]] = {}
         self._of_episode: dict[str, list[int]] = {}
@@ -177,9 +182,9 @@ class PoolRecall:
     grown by a sixteenth. Not thread-safe.
     """
 
-    def __init__(self, pool: PoolReader, *, bound: int | None = None) -> None:
+    def __init__(self, pool: PoolReader, *, bound: int | None = None, embedder: MakeEmbedder = by_words) -> None:
         """``bound``: only what the pool had up to this sequence number; None = all of the past."""
-        self._pool, self._bound = pool, bound
+        self._pool, self._bound, self._embedder = pool, bound, embedder
         self._indices: dict[str, tuple[int, SuccessIndex]] = {}
         """By tenant, with the last sequence number of the pool when it was read."""
 
@@ -196,16 +201,18 @@ class PoolRecall:
     def _index(self, tenant: str) -> SuccessIndex:
         now = 0 if self._bound is not None else last_point(self._pool.engine)
         if tenant not in self._indices or now > self._indices[tenant][0] * (1 + _GROWTH):
-            self._indices[tenant] = now, SuccessIndex(self._pool, tenant=tenant, bound=self._bound)
+            index = SuccessIndex(self._pool, tenant=tenant, bound=self._bound, embedder=self._embedder)
+            self._indices[tenant] = now, index
         return self._indices[tenant][1]
 
 
-def recall_before(pool: PoolReader, run_id: str) -> PoolRecall:
+def recall_before(pool: PoolReader, run_id: str, embedder: MakeEmbedder = by_words) -> PoolRecall:
     """Returns what the pool had when the run began, so that a run that resumes recalls the same."""
     table = schema.history
     query = select(func.min(table.c.sequence)).where(table.c.kind == schema.runs.name, table.c.record_id == run_id)
     with pool.engine.connect() as connection:
-        return PoolRecall(pool, bound=connection.execute(query).scalar() or 0)
+        bound = connection.execute(query).scalar() or 0
+    return PoolRecall(pool, bound=bound, embedder=embedder)
 
 
 def _key(instruction: str) -> str:
