@@ -143,7 +143,7 @@ def test_all_problems_are_reported_together() -> None:
             "agents[1].name",
             "run.sed",
             "routing.floor",
-            "rewards.weights.success",
+            "rewards.weights",
             "canary.stages",
             "extra",
             # contradictions between settings that are valid alone
@@ -172,7 +172,10 @@ def test_all_problems_are_reported_together() -> None:
         ({"grpo": {"group_size": 0}}, "grpo.group_size: input should be greater than or equal to 1, got 0"),
         ({"routing": {"policy": "best"}}, "routing.policy: input should be 'thompson', 'linear_thompson'"),
         ({"canary": {"stages": [0.1, 0.5]}}, "canary.stages: stages must rise from above 0 to exactly 1.0"),
-        ({"rewards": {"weights": {}}}, "rewards.weights: weights must name at least one reward component, got {}"),
+        (
+            {"rewards": {"weights": {}}},
+            "rewards.weights: weights must name at least one reward component with a positive weight",
+        ),
         ({"agents": []}, "agents: at least one [[agents]] is needed"),
         (
             {"agents": [{"kind": "local_model", "model": "nano"}]},

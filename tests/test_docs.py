@@ -203,6 +203,7 @@ def distributed_names() -> dict[str, Any]:
 
 NAMES: dict[str, Callable[[], dict[str, Any]]] = {
     "evaluation.md: from random import Random": dict,
+    "evaluation.md: from upturn.rewards import Gate, Rubric, Sequential, WeightedSum": dict,
     "evaluation.md: from upturn.rewards.difference import compare_patch, minimal_difference": dict,
     "sandbox.md: import asyncio": dict,
     "models.md: from upturn.training.algorithms.grpo import run_grpo": distributed_names,
@@ -243,6 +244,8 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert last.candidate_tasks + last.control_tasks == 9
     elif "release" in names:
         assert names["release"].state == "promoted"
+    if "rubric" in names:
+        assert names["score"] == pytest.approx(0.75 - 0.1 / 4)
     if "smallest" in names:
         assert (names["smallest"].edits, names["patch"].edits) == (1, 12)
     if "match" in names:

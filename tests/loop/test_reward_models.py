@@ -179,12 +179,15 @@ def test_other_tokens_are_rendered_and_what_cannot_be_written_is_missing(
         finished = [(task, item) for item in (recorded, plain, foreign, unread, idle)]
         evaluations = context.kit.verifier.verify_all(finished)  # type: ignore[attr-defined]
         reward = configured_reward(context)
+        strict = replace(context.config, rewards=replace(context.config.rewards, missing="unscored"))
+        strict_reward = configured_reward(replace(context, config=strict))
     scores = [item.rewards[name] for item in evaluations]
     assert scores[0] == pytest.approx(scores[1], abs=1e-6)
     assert scores[1] == pytest.approx(scores[2], abs=1e-6)
     assert scores[3:] == [None, None]
     assert all(item.verdict != "missing" for item in evaluations)
-    assert [reward(item) is None for item in evaluations] == [False, False, False, True, True]
+    assert [reward(item) for item in evaluations[3:]] == [item.rewards["success"] for item in evaluations[3:]]
+    assert [strict_reward(item) is None for item in evaluations] == [False, False, False, True, True]
 
 
 def _shifted(row: TokenRow) -> TokenRow:

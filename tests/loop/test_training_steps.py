@@ -193,8 +193,9 @@ def test_reward_is_the_configured_rubric_and_missing_stays_missing(desk: ModuleT
         reward = configured_reward(context)
     judged = Evaluation("v", "t", "j", "desk/1", "success", (), {"success": 1.0, "efficiency": 0.5}, {}, 0.0)
     assert reward(judged) == 0.875
-    assert reward(replace(judged, rewards={"success": 1.0, "efficiency": None})) is None
+    assert reward(replace(judged, rewards={"success": 1.0, "efficiency": None})) == 1.0
     assert reward(replace(judged, rewards={})) is None
+    assert reward(replace(judged, verdict="missing")) is None
 
 
 def test_snapshot_holds_verified_training_successes_only(desk: ModuleType, tmp_path: Path) -> None:

@@ -8,7 +8,13 @@ from typing import Any, Self
 
 from upturn.config.gateway import GatewayConfig
 from upturn.config.keys import AccessConfig
-from upturn.config.learning import AdapterSettings, CurriculumSettings, OptimiserSettings, RolloutConfig
+from upturn.config.learning import (
+    AdapterSettings,
+    CurriculumSettings,
+    OptimiserSettings,
+    RewardConfig,
+    RolloutConfig,
+)
 from upturn.config.metric import TrafficConfig
 from upturn.config.price import PriceConfig
 from upturn.config.release import CanarySettings, ValidationSettings
@@ -19,7 +25,6 @@ from upturn.config.section import (
     LoopConfig,
     PoolConfig,
     ReadinessConfig,
-    RewardConfig,
     RunConfig,
     ScheduleConfig,
     TaskConfig,

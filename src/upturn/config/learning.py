@@ -4,18 +4,22 @@ The sections of the algorithms are in ``upturn.training``.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from upturn.config.settings import (
     Count,
     FilePath,
+    ImportPath,
+    Name,
     NotNegative,
     Positive,
     Probability,
     Rate,
     Settings,
+    Share,
     Url,
     WholeNumber,
     report_unused,
@@ -231,3 +235,114 @@ class CurriculumSettings(Settings):
     def floor(self) -> float:
         """``failure_floor``, or its default if unset."""
         return DEFAULT_FLOOR if self.failure_floor is None else self.failure_floor
+
+
+IMPORTANCE: Mapping[str, float] = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": -0.9}
+"""Weights of RaR (arXiv 2507.17746, explicit aggregation)."""
+MeasureKind = Literal[
+    "format", "cosine", "lcpo_exact", "lcpo_max", "within", "repetition", "repeated_calls", "tool_use", "function"
+]
+_FIELDS_OF: Mapping[MeasureKind, tuple[str, ...]] = {
+    "cosine": ("tokens",),
+    "lcpo_exact": ("tokens", "alpha"),
+    "lcpo_max": ("tokens", "alpha", "delta"),
+    "within": ("tokens",),
+    "repetition": ("size",),
+    "function": ("function",),
+}
+_REQUIRED = ("tokens", "size", "function")
+
+
+def weights_in_numbers(weights: Mapping[str, float | str]) -> dict[str, float]:
+    """Returns the weights with the number of each word."""
+    return {name: IMPORTANCE[weight] if isinstance(weight, str) else weight for name, weight in weights.items()}
+
+
+def _checked_weights(weights: dict[str, float | str]) -> dict[str, float | str]:
+    for name, weight in weights.items():
+        if isinstance(weight, str) and weight not in IMPORTANCE:
+            raise ValueError(f"the weight of {name!r} must be a number or one of {', '.join(IMPORTANCE)}")
+    if not any(weight > 0 for weight in weights_in_numbers(weights).values()):
+        raise ValueError("weights must name at least one reward component with a positive weight")
+    return weights
+
+
+@settings
+class MeasureSettings(Settings):
+    """``[[rewards.measures]]``: a reward component that is computed from the trajectory and its evaluation, and
+    stored with the evaluation (docs/evaluation.md)."""
+
+    name: Name
+    """Name of the component."""
+    kind: MeasureKind
+    """``format``: 1 if every turn parses. ``cosine``, ``lcpo_exact``, ``lcpo_max``, ``within``: success at a length
+    of ``tokens``. ``repetition``: share of repeated n-grams. ``repeated_calls``: share of turns that repeat a call
+    and its result. ``tool_use``: share of a success's calls whose result was used. ``function``: your own."""
+    tokens: Count | None = None
+    """For cosine: written tokens from which the reward no longer changes. For lcpo_exact and lcpo_max: target. For
+    within: number up to which a success counts."""
+    alpha: Positive | None = None
+    """For lcpo_exact and lcpo_max: what a token counts. Unset = 3e-4."""
+    delta: Share | None = None
+    """For lcpo_max: reward of a success at the target. Unset = 0.5."""
+    size: Count | None = None
+    """For repetition: n of the n-grams."""
+    function: ImportPath = ""
+    """For function: ``module:name`` of a function of a trajectory and its evaluation that returns a number, or None
+    where it is missing."""
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields missing and unused settings of the kind."""
+        used = _FIELDS_OF.get(self.kind, ())
+        for name in ("tokens", "alpha", "delta", "size", "function"):
+            value = getattr(self, name)
+            if name in used and name in _REQUIRED and value in (None, ""):
+                yield f"kind={self.kind!r} needs {name}"
+            yield report_unused(name not in used and value not in (None, ""), name, f"with kind={self.kind!r}")
+
+
+@settings
+class RewardConfig(Settings):
+    """The score of a trajectory, and the reward in reinforcement learning."""
+
+    name: Name = "rewards"
+    """Name of these rewards in evaluations."""
+    version: Count = 1
+    """Version of these rewards in evaluations; raise it when a function of a measure changes."""
+    weights: Annotated[dict[str, float | str], AfterValidator(_checked_weights)] = field(
+        default_factory=lambda: {"success": 0.8, "efficiency": 0.2}
+    )
+    """Weight of each reward component in the score. A negative weight is a pitfall, which only lowers the score;
+    ``essential`` is 1, ``important`` 0.7, ``optional`` 0.3, ``pitfall`` -0.9. Components without a weight are only
+    recorded. Costs have no weights: they limit which versions are released. ``model:FOLDER`` is the score, in
+    [0, 1], of a reward model of ``upturn train reward-model`` or ``process-reward`` (docs/training.md)."""
+    gates: dict[str, float] = field(default_factory=dict)
+    """Least value of components; below it only the pitfalls count."""
+    sequence: tuple[str, ...] = ()
+    """Components with a weight, in order: each counts only where those before it are 1."""
+    missing: Literal["renormalise", "unscored"] = "renormalise"
+    """A component that could not be computed, such as by a judge that failed. ``renormalise``: the others make the
+    reward. ``unscored``: the trajectory has none; for judges that an agent could break on purpose."""
+    measures: tuple[MeasureSettings, ...] = ()
+    """Further components."""
+    overlong_tokens: Count | None = None
+    """Number of written tokens in a trajectory from which the overlong penalty of DAPO takes 1 off its reward in
+    reinforcement learning. Unset = no penalty."""
+    overlong_buffer: Count | None = None
+    """Number of tokens below ``overlong_tokens`` over which the overlong penalty rises linearly from 0 to 1."""
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """``weights`` with the number of each word."""
+        return weights_in_numbers(self.weights)
+
+    def problems(self) -> Iterator[str | None]:
+        """Yields a sequence of components without a weight, and measures of equal name."""
+        for name in self.sequence:
+            if self.numbers.get(name, 0.0) <= 0:
+                yield f"sequence names {name!r}, which has no positive weight"
+        names = [measure.name for measure in self.measures]
+        twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+        yield f"measures must have different names, got {', '.join(twice)} more than once" if twice else None
+        if len(set(self.sequence)) != len(self.sequence) or len(self.sequence) == 1:
+            yield f"sequence must name two or more components, each once, got {list(self.sequence)!r}"

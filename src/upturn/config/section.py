@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Annotated, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from upturn.config.sampling import SamplingSettings
 from upturn.config.settings import (
@@ -32,12 +32,6 @@ from upturn.config.upstream import UpstreamConfig
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+\Z")
 """A model's name on the Hugging Face hub, ``owner/name``."""
-
-
-def _not_empty(weights: dict[str, float]) -> dict[str, float]:
-    if not weights:
-        raise ValueError("weights must name at least one reward component")
-    return weights
 
 
 @settings
@@ -399,23 +393,6 @@ class TaskConfig(Settings):
     heldout_count: Count = 400
     """Number of held-out tasks, which are never trained on; versions are compared on them. At least 30 for a
     training run."""
-
-
-@settings
-class RewardConfig(Settings):
-    """The score of a trajectory, and the reward in reinforcement learning."""
-
-    weights: Annotated[dict[str, Positive], AfterValidator(_not_empty)] = field(
-        default_factory=lambda: {"success": 0.8, "efficiency": 0.2}
-    )
-    """Weight of each reward component in the score. Components without a weight are only recorded. Costs have no
-    weights: they limit which versions are released. ``model:FOLDER`` is the score, in [0, 1], of a reward model of
-    ``upturn train reward-model`` or ``process-reward`` (docs/training.md)."""
-    overlong_tokens: Count | None = None
-    """Number of written tokens in a trajectory from which the overlong penalty of DAPO takes 1 off its reward in
-    reinforcement learning. Unset = no penalty."""
-    overlong_buffer: Count | None = None
-    """Number of tokens below ``overlong_tokens`` over which the overlong penalty rises linearly from 0 to 1."""
 
 
 @settings

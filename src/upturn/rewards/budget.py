@@ -1,7 +1,7 @@
-"""Length and repetition penalties: pure functions of a trajectory's tokens.
+"""Length and repetition rewards: pure functions of a trajectory's tokens.
 
-Add them to a trajectory's reward before advantages are computed, or make them components of a verifier's rubric
-(docs/environments.md). Length alone must never pay: use them in addition to a verified outcome, not instead of one.
+``[[rewards.measures]]`` makes them components of the reward (docs/evaluation.md). Length alone must never pay: use
+them in addition to a verified outcome, not instead of one.
 """
 
 import math
@@ -57,3 +57,47 @@ def repetition(tokens: Sequence[Hashable], *, size: int) -> float:
         raise ValueError(f"repetition needs size 1 or more, got {size!r}")
     ngrams = [tuple(tokens[start : start + size]) for start in range(len(tokens) - size + 1)]
     return len(set(ngrams)) / len(ngrams) - 1 if ngrams else 0.0
+
+
+LCPO_ALPHA, LCPO_DELTA = 3e-4, 0.5
+"""Of the paper."""
+
+
+def lcpo_exact(length: int, *, target: int, is_correct: bool, alpha: float = LCPO_ALPHA) -> float:
+    """1 for a correct answer, else 0, less ``alpha`` for each token of difference to the target.
+
+    LCPO-Exact (L1, arXiv 2503.04697, eq. 1). Raises ValueError unless target > 0, alpha > 0 and length ≥ 0.
+    """
+    _check_lcpo(length, target, alpha)
+    return float(is_correct) - alpha * abs(target - length)
+
+
+def lcpo_max(
+    length: int, *, target: int, is_correct: bool, alpha: float = LCPO_ALPHA, delta: float = LCPO_DELTA
+) -> float:
+    """In [0, 1]: for a correct answer ``delta`` at the target and ``alpha`` more for each token less; 0 if wrong.
+
+    LCPO-Max (L1, arXiv 2503.04697, eq. 2). A slightly longer answer keeps most of ``delta``. Raises ValueError as
+    ``lcpo_exact``, and unless 0 ≤ delta ≤ 1.
+    """
+    _check_lcpo(length, target, alpha)
+    if not 0 <= delta <= 1:
+        raise ValueError(f"lcpo_max needs delta in [0, 1], got {delta!r}")
+    return min(max(alpha * (target - length) + delta, 0.0), 1.0) if is_correct else 0.0
+
+
+def _check_lcpo(length: int, target: int, alpha: float) -> None:
+    if target <= 0 or alpha <= 0 or length < 0:
+        raise ValueError(
+            f"LCPO needs target > 0, alpha > 0 and length 0 or more, got {target=}, {alpha=}, {length=}"
+        )
+
+
+def within(length: int, *, limit: int, is_correct: bool) -> float:
+    """1 for a correct answer of at most ``limit`` tokens, else 0: ThinkPrune's reward (arXiv 2504.01296).
+
+    ThinkPrune trains in rounds, each with a lower limit. Raises ValueError unless limit > 0 and length ≥ 0.
+    """
+    if limit <= 0 or length < 0:
+        raise ValueError(f"within needs limit > 0 and length 0 or more, got {limit=}, {length=}")
+    return float(is_correct and length <= limit)

@@ -1,31 +1,49 @@
 """Evaluations from gates and components: verdict, score, costs and id. Pure functions."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 
+from upturn.config import RewardConfig
 from upturn.records import Evaluation, EvaluationVerdict, GateResult, Trajectory, Turn, record
+from upturn.rewards.part import (
+    Component,
+    Components,
+    Gate,
+    Part,
+    Term,
+    WeightedSum,
+    check_weights,
+    is_complete,
+    score_of,
+)
+
+GATED = "gated"
+"""Name of the part behind the gates of ``[rewards]``."""
 
 
 @record
 class Rubric:
-    """Weights by component. Every component is logged; only the weighted ones enter the score."""
+    """A named sum of weighted components. Every component is logged; only the weighted ones enter the score."""
 
     name: str
+    """Name and version, e.g. ``office/5``."""
     weights: Mapping[str, float]
-    """Positive; other components are metrics with weight 0."""
+    """By component, or by the name of a part; negative = a pitfall. Other components are metrics with weight 0."""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """``Gate``, ``Sequential`` or ``WeightedSum`` in place of components of these names."""
 
-    def score(self, components: Mapping[str, float | None]) -> float | None:
-        """The weighted mean of the components, in [0, 1] when they are; None when a weighted one is missing.
+    def __post_init__(self) -> None:
+        """Raises ValueError as ``WeightedSum``."""
+        check_weights(self.weights, self.parts)
 
-        Missing is not zero: a crashed component leaves the trajectory unscored instead of failed.
-        """
-        total = 0.0
-        for name, weight in self.weights.items():
-            value = components.get(name)
-            if value is None:
-                return None
-            total += weight * value
-        return total / sum(self.weights.values())
+    def terms(self, components: Components) -> Sequence[Term]:
+        """What the score adds up, as ``WeightedSum.terms``."""
+        return WeightedSum(self.weights, self.parts).terms(components)
+
+    def score(self, components: Components) -> float | None:
+        """As ``score_of``: a missing component is left out and the rest renormalise; None = nothing is known."""
+        return score_of(self.terms(components))
 
     def evaluate(
         self,
@@ -58,6 +76,31 @@ class Rubric:
             costs=costs,
             score=self.score(rewards),
         )
+
+
+def configured_rubric(rewards: RewardConfig) -> Rubric:
+    """The rubric of ``[rewards]``: the weights, with its sequence and behind its gates."""
+    name, weights, order = f"{rewards.name}/{rewards.version}", rewards.numbers, rewards.sequence
+    parts: dict[str, Part] = {
+        stage: Gate(dict.fromkeys(order[:index], 1.0), Component(stage))
+        for index, stage in enumerate(order)
+        if index
+    }
+    if not rewards.gates:
+        return Rubric(name, weights, parts)
+    return Rubric(name, {GATED: 1.0}, {GATED: Gate(rewards.gates, WeightedSum(weights, parts))})
+
+
+def configured_score(rewards: RewardConfig, evaluation: Evaluation) -> float | None:
+    """The score of ``[rewards]`` over an evaluation's components.
+
+    None for a missing evaluation, where nothing is known, and with ``missing = "unscored"`` where a weighted
+    component is missing.
+    """
+    terms = configured_rubric(rewards).terms(evaluation.rewards)
+    if evaluation.verdict == "missing" or (rewards.missing == "unscored" and not is_complete(terms)):
+        return None
+    return score_of(terms)
 
 
 def verdict_of(gates: Iterable[GateResult]) -> EvaluationVerdict:

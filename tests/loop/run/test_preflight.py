@@ -135,7 +135,7 @@ def test_the_office_rubric_accepts_weights_for_its_components_only() -> None:
     assert problem.startswith(
         "rewards.weights names 'safety', which office-rubric/2 does not give; it gives: success"
     )
-    assert problem.endswith(". Set [rewards] weights for these, or add the component to the verifier")
+    assert problem.endswith(". Set [rewards] weights for these, or add it to the verifier or to rewards.measures")
 
 
 FILE = """

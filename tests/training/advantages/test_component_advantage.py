@@ -85,15 +85,22 @@ def test_weights_count_after_the_normalisation(make_member: MakeMember) -> None:
     assert _firsts(group) == pytest.approx([(-3 + 1) / ROOT, (3 - 1) / ROOT], rel=1e-5)
 
 
-def test_a_missing_component_excludes_the_trajectory(make_member: MakeMember) -> None:
+def test_a_trajectory_without_a_reward_is_excluded(make_member: MakeMember) -> None:
     """The two others are compared with each other, as if the third had not been."""
-    group = _group(make_member, [(0, 0), (1, 0), (1, None)])
-    advantages = ComponentRelative()(group)
+    advantages = ComponentRelative()(_group(make_member, [(0, 0), (1, 0), (1, None)]))
     assert [turns[0] for turns in advantages.turns] == pytest.approx([-1 / ROOT, 1 / ROOT, 0.0], rel=1e-5)
     assert advantages.returns == (0.0, 1.0, None)
-    known = replace(group.members[2], turn_rewards=(1.0,))  # a total in spite of it
-    again = ComponentRelative()(replace(group, members=(*group.members[:2], known)))
-    assert again == advantages
+
+
+def test_a_missing_component_is_left_out_of_its_comparison_only(make_member: MakeMember) -> None:
+    """The first component is compared among three, the second among the two that have it."""
+    group = _group(make_member, [(0, 0), (1, 1), (1, None)])
+    known = replace(group.members[2], turn_rewards=(1.0,))  # the rest renormalise to a reward
+    advantages = ComponentRelative()(replace(group, members=(*group.members[:2], known)))
+    first = np.array([-2.0, 1.0, 1.0]) / np.sqrt(3.0)
+    expected = first + np.array([-1 / ROOT, 1 / ROOT, 0.0])
+    assert [turns[0] for turns in advantages.turns] == pytest.approx(expected.tolist(), rel=1e-5)
+    assert advantages.returns == (0.0, 2.0, 1.0)
 
 
 def test_every_turn_has_the_trajectorys_advantage(make_member: MakeMember) -> None:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from upturn.agents import load_function
-from upturn.config import CanarySettings, Config, TaskConfig, overlaps
+from upturn.config import CanarySettings, Config, RewardConfig, TaskConfig, overlaps
 from upturn.environments import EnvironmentKit, draw_tasks
 from upturn.environments.validation import idle_evaluation
 from upturn.errors import ConfigError, SandboxError, TrainingError, UnknownNameError, WorldError
@@ -169,13 +169,20 @@ def _components(config: Config, kit: EnvironmentKit) -> Iterator[str]:
     """Rewards and costs that the configuration names and the verifier does not give."""
     families = tuple(family for family in config.tasks.families if family in kit.families) or tuple(kit.families)
     task = next(draw_tasks(kit, seed=config.run.seed, split="train", families=families), None)
-    evaluation = None if task is None else idle_evaluation(kit, task)
+    if task is None:
+        return
+    evaluation = idle_evaluation(kit, task)
     if evaluation is None:
         return
     if evaluation.verdict != "missing":
         yield from _canary_costs(config, evaluation)
     if "grpo" in config.loop.train:
         yield from _rewards(config, evaluation)
+    if config.rewards.measures:
+        plain = idle_evaluation(kit_of(replace(config, rewards=RewardConfig())), task)
+        for measure in config.rewards.measures:
+            if plain is not None and measure.name in plain.rewards:
+                yield f"rewards.measures: {plain.evaluator} gives {measure.name!r} too; rename the measure"
 
 
 def _canary_costs(config: Config, evaluation: Evaluation) -> Iterator[str]:
@@ -194,12 +201,14 @@ def _rewards(config: Config, evaluation: Evaluation) -> Iterator[str]:
     """A weight for a component that the verifier lacks would leave all trajectories without a reward, and a limit
     on such a cost would never bind."""
     verifier, components = evaluation.evaluator, ", ".join(evaluation.rewards)
-    for name in config.rewards.weights:
-        if name not in evaluation.rewards:
-            yield (
-                f"rewards.weights names {name!r}, which {verifier} does not give; it gives: {components}. Set "
-                "[rewards] weights for these, or add the component to the verifier"
-            )
+    measures = [measure.name for measure in config.rewards.measures]
+    for setting in ("weights", "gates"):
+        for name in getattr(config.rewards, setting):
+            if name not in evaluation.rewards and name not in measures:
+                yield (
+                    f"rewards.{setting} names {name!r}, which {verifier} does not give; it gives: {components}. "
+                    f"Set [rewards] {setting} for these, or add it to the verifier or to rewards.measures"
+                )
     if evaluation.verdict == "missing":
         return
     costs = ", ".join(evaluation.costs) or "none"

@@ -12,6 +12,7 @@ from random import Random
 from upturn.config import Config
 from upturn.environments import Environment, EnvironmentKit, Verifier, hint_of, resolve_kit, tools_of
 from upturn.errors import ConfigError, RecordError
+from upturn.loop.run.measures import with_measures
 from upturn.loop.run.reward_models import with_reward_models
 from upturn.records import Split, Task, from_fields
 
@@ -28,7 +29,8 @@ def kit_of(config: Config) -> EnvironmentKit:
     """The configured kit; raises UnknownNameError for the environment, ConfigError for verifier and task file."""
     kit = resolve_kit(config.environment.name)
     tenant, path = config.pool.tenant, config.environment.verifier
-    verifier = with_reward_models(_load_verifier(path) if path else kit.verifier, tools_of(kit), config)
+    measuring = with_measures(_load_verifier(path) if path else kit.verifier, config)
+    verifier = with_reward_models(measuring, tools_of(kit), config)
     if config.tasks.file:
         tasks = read_tasks(Path(config.tasks.file), kit.name, tenant)
         families = config.tasks.train_families

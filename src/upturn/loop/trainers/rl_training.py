@@ -28,7 +28,7 @@ from upturn.models import load_local
 from upturn.pool import PoolSink
 from upturn.records import AgentVersion, Evaluation, Task, Trajectory
 from upturn.report.training import write_training_report
-from upturn.rewards import Rubric, soft_overlong
+from upturn.rewards import configured_rubric, configured_score, soft_overlong
 from upturn.training import (
     OnlineSettings,
     PartialSettings,
@@ -190,7 +190,7 @@ def rollout_spec(
     """Rollouts of the training step ``name``; states are measured where ``advantage`` needs their values.
 
     ``source``: the settings with temperature and options; None means the model's own distribution. ``reward``: None
-    means the configured rubric's score. The configured penalty on length is added to it.
+    means the score of the configured rubric. The configured penalty on length is added to it.
     """
     outcome_reward, penalty = reward or configured_reward(context), overlong_penalty(context.config.rewards)
     has_components = advantage is not None and advantage.estimator == "components" and reward is None
@@ -220,21 +220,21 @@ def continuation_count(advantage: AdvantageSettings) -> int:
 
 
 def configured_reward(context: Context) -> OutcomeReward:
-    """The score of the configured rubric over an evaluation's components; None where one is missing."""
-    rubric = Rubric("configured", context.config.rewards.weights)
-    return lambda evaluation: rubric.score(evaluation.rewards)
+    """``configured_score`` of the run's ``[rewards]``."""
+    return partial(configured_score, context.config.rewards)
 
 
 def reward_components(
     config: RewardConfig, trajectory: Trajectory, evaluation: Evaluation
 ) -> tuple[RewardComponent, ...]:
-    """The parts whose weighted sum is the return of a trajectory: the components with a weight in ``[rewards]``,
-    the penalty on length where it is configured, and the environment's rewards for single turns as one."""
-    total = sum(config.weights.values())
-    components = [
-        RewardComponent(name, evaluation.rewards.get(name), weight / total)
-        for name, weight in config.weights.items()
-    ]
+    """The parts whose weighted sum is the return of a trajectory: the terms of the configured rubric, the penalty
+    on length where it is configured, and the environment's rewards for single turns as one.
+
+    Where a component is missing, the return is the sum of the others with their weights scaled up.
+    """
+    terms = configured_rubric(config).terms(evaluation.rewards)
+    total = sum(term.weight for term in terms if term.weight > 0)
+    components = [RewardComponent(term.name, term.value, term.weight / total) for term in terms]
     penalty = overlong_penalty(config)
     if penalty is not None:
         components.append(RewardComponent("overlong", penalty(trajectory), 1.0))

@@ -14,8 +14,8 @@ class ComponentRelative:
     GDPO (arXiv 2601.05242) without its last step, the normalisation over the whole iteration, which is
     ``scale="whiten"``. GRPO divides the sum of the components by its deviation, so that rewards (1, 0) and (0, 1)
     get one advantage, and a component of small deviation counts little. The deviation is that of the sample; a
-    component in which all members are equal adds 0. A member with a missing component is unscorable: excluded from
-    every comparison, advantage 0.
+    component in which all members are equal adds 0. A member with a missing component is left out of its comparison
+    only; one without a reward is unscorable: excluded from every comparison, advantage 0.
     """
 
     needs: frozenset[Need] = frozenset({"reward_components"})
@@ -26,8 +26,9 @@ class ComponentRelative:
         scored = [index for index, numbers in enumerate(values) if numbers is not None]
         totals = [0.0] * len(values)
         for name, weight in _weights(group, scored).items():
-            scaled = centred([_value(values[index], name) for index in scored], is_scaled=True)
-            for index, value in zip(scored, scaled, strict=True):
+            known = [(index, value) for index in scored if (value := (values[index] or {}).get(name)) is not None]
+            scaled = centred([value for _, value in known], is_scaled=True)
+            for (index, _), value in zip(known, scaled, strict=True):
                 totals[index] += weight * value
         turns = [
             (total,) * len(member.trajectory.turns) for total, member in zip(totals, group.members, strict=True)
@@ -39,8 +40,11 @@ class ComponentRelative:
         return group_advantages(turns, tuple(returns))
 
 
-def _component_values(member: ScoredTrajectory) -> dict[str, float] | None:
-    """The components' values; None = unscorable. Raises TrainingError where none are known."""
+def _component_values(member: ScoredTrajectory) -> dict[str, float | None] | None:
+    """The components' values, None = missing; None for all = unscorable.
+
+    Raises TrainingError where none are known.
+    """
     if checked_rewards(member) is None:
         return None
     if member.components is None:
@@ -49,9 +53,7 @@ def _component_values(member: ScoredTrajectory) -> dict[str, float] | None:
             "estimator='components' compares one by one; give ScoredTrajectory.components, or take estimator="
             "'trajectory'"
         )
-    values = {component.name: component.value for component in member.components}
-    known = {name: value for name, value in values.items() if value is not None}
-    return known if len(known) == len(values) else None
+    return {component.name: component.value for component in member.components}
 
 
 def _weights(group: ScoredGroup, scored: Sequence[int]) -> dict[str, float]:
@@ -63,8 +65,3 @@ def _weights(group: ScoredGroup, scored: Sequence[int]) -> dict[str, float]:
             f"{next(table for table in tables if table != tables[0])!r} and {tables[0]!r}; give all the same"
         )
     return tables[0] if tables else {}
-
-
-def _value(numbers: dict[str, float] | None, name: str) -> float:
-    assert numbers is not None  # of a scorable member
-    return numbers[name]

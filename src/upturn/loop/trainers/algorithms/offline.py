@@ -168,8 +168,9 @@ def check(config: Config) -> None:
     if config.traffic is None:
         return
     reason = "has no effect with [traffic], where feedback is the reward; omit it"
+    used = ("name", "version", "overlong_tokens", "overlong_buffer")
     problems = [
-        f"{text} {reason}" for name, text in changed_settings(config.rewards, "rewards") if name == "weights"
+        f"{text} {reason}" for name, text in changed_settings(config.rewards, "rewards") if name not in used
     ]
     estimator = config.section(OfflineSettings).advantage.estimator
     if estimator == "components":
