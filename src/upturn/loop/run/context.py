@@ -117,9 +117,11 @@ class Context:
         self.pool.append(self._run("done"))
 
     def start(self) -> None:
-        """Marks the run as running in the pool, unless the pool has it already."""
+        """Marks the run as running in the pool, unless the pool has it already; agents recall what was before."""
         if not any(run.id == self.run_id for run in self.pool.states(Run)):
             self.pool.append(self._run("running"))
+        embedder = embedder_of(self.config.pool, self.keys, self.pool)
+        self.runtime.recall = recall_before(self.pool, self.run_id, embedder)
 
     def _run(self, state: Literal["running", "done"]) -> Run:
         command = self.journal.progress().key.command
@@ -229,7 +231,6 @@ def open_run(
         for warning in keys.warnings:
             progress.note(f"warning: {warning}")
         context.start()
-        runtime.recall = recall_before(pool, run_id, embedder_of(config.pool, keys, pool))
         if not command.startswith("train"):
             _begin_service(context)
         yield context
