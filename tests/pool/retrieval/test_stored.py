@@ -30,8 +30,8 @@ class Server:
 
 
 def add(pool: Pool, make: Make, name: str, instruction: str, **options: object) -> None:
-    task, *results = make(name, **options)
-    pool.append(replace(task, instruction=instruction), *results)
+    task, trajectory, evaluation = make(name, **options)
+    pool.append(replace(task, instruction=instruction), trajectory, evaluation)
 
 
 def found(pool: Pool, server: Server, text: str, *, tenant: str = "default") -> list[tuple[str, float]]:
@@ -89,7 +89,8 @@ def test_changed_vectors_are_noticed(pool: Pool, make_point: Make) -> None:
     add(pool, make_point, "b", "bb")
     found(pool, Server(), "b")
     for vector in (b"", b"abc", np.ones(2, "<f4").tobytes(), np.array([np.nan, 1], "<f4").tobytes()):
-        pool.write(lambda connection, new=vector: connection.execute(update(embeddings).values(vector=new)))
+        change = update(embeddings).values(vector=vector)
+        pool.write(lambda connection, change=change: connection.execute(change))  # type: ignore[misc]
         problems = [str(problem) for problem in ledger_problems(pool.engine)]
         assert len(problems) == 2
         assert "was changed after it was stored: it is no vector of its model" in problems[0]

@@ -120,7 +120,7 @@ class Context:
         """Marks the run as running in the pool, unless the pool has it already; agents recall what was before."""
         if not any(run.id == self.run_id for run in self.pool.states(Run)):
             self.pool.append(self._run("running"))
-        embedder = embedder_of(self.config.pool, self.keys, self.pool)
+        embedder = embedder_of(self.config.pool, self.api_keys, self.pool)
         self.runtime.recall = recall_before(self.pool, self.run_id, embedder)
 
     def _run(self, state: Literal["running", "done"]) -> Run:

@@ -6,6 +6,7 @@ and the model's name. Not here: the requests (``loop.embeddings``).
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from sqlalchemy import Connection, delete, select
@@ -49,7 +50,7 @@ class StoredEmbedder:
         missing = {key: redact(text) for key, text in zip(keys, texts, strict=True) if key not in known}
         for page in _pages(list(missing), TEXTS_AT_ONCE):
             vectors = dict(zip(page, self._asked([missing[key] for key in page]), strict=True))
-            self._pool.write(lambda connection, new=vectors: self._store(connection, new))
+            self._pool.write(partial(self._store, vectors=vectors))
             known |= vectors
         return np.stack([known[key] for key in keys]) if keys else np.zeros((0, self._dimensions or 1), np.float32)
 
@@ -82,7 +83,7 @@ class StoredEmbedder:
             )
         return vector
 
-    def _store(self, connection: Connection, vectors: dict[str, FloatArray]) -> None:
+    def _store(self, connection: Connection, *, vectors: dict[str, FloatArray]) -> None:
         rows = [
             {"tenant": self._tenant, "model": self.name, "digest": key, "vector": vector.astype(_FLOAT).tobytes()}
             for key, vector in vectors.items()
