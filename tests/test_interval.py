@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from upturn.interval import (
     bootstrap_mean,
     by_cluster,
     clopper_pearson_interval,
     paired_bootstrap,
+    welch_difference,
     wilson_interval,
     wilson_limits,
 )
@@ -165,3 +167,14 @@ def test_equal_clusters_count_once_in_the_exact_interval() -> None:
     names = [name for name in "abc" for _ in range(4)]
     interval = bootstrap_mean([1.0] * 12, seed=0, clusters=names, bounds=(0.0, 1.0))
     assert interval == pytest.approx((1.0, 0.025 ** (1 / 3), 1.0, 12))
+
+
+def test_welch_interval_by_scipy() -> None:
+    first, second = [1.0, 2.0, 4.0], [0.5, 0.7, 0.1, 0.3]
+    reference = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    interval = welch_difference(first, second)
+    assert (interval.low, interval.high) == pytest.approx((reference.low, reference.high))
+    assert interval.mean == pytest.approx(7 / 3 - 0.4)
+    assert welch_difference([1.0, 1.0], [0.5, 0.5]) == (0.5, 0.5, 0.5, 4)
+    with pytest.raises(ValueError, match="two or more finite values, got 1 and 2"):
+        welch_difference([1.0], [0.5, 0.5])

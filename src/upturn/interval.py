@@ -132,6 +132,25 @@ def paired_bootstrap(
     return bootstrap_mean(first - second, seed, clusters=clusters, bounds=bounds)
 
 
+def welch_difference(a: npt.ArrayLike, b: npt.ArrayLike, confidence: float = 0.95) -> Interval:
+    """Returns the difference mean(a) − mean(b) of independent samples with Welch's t interval.
+
+    Degrees of freedom by Welch and Satterthwaite; without any variance the interval has width 0. Raises ValueError
+    for fewer than two values, or values that are not finite.
+    """
+    first, second = (np.asarray(values, dtype=np.float64) for values in (a, b))
+    if min(first.size, second.size) < 2 or not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ValueError(f"Welch's interval needs two or more finite values, got {first.size} and {second.size}")
+    change = float(first.mean() - second.mean())
+    parts = [float(values.var(ddof=1)) / values.size for values in (first, second)]
+    variance, n = sum(parts), first.size + second.size
+    if variance == 0.0:
+        return Interval(change, change, change, n)
+    freedom = variance**2 / (parts[0] ** 2 / (first.size - 1) + parts[1] ** 2 / (second.size - 1))
+    half = float(stdtrit(freedom, 0.5 + confidence / 2.0)) * sqrt(variance)
+    return Interval(change, change - half, change + half, n)
+
+
 def by_cluster(values: FloatArray, clusters: Sequence[str] | None) -> tuple[FloatArray, FloatArray]:
     """Returns the sum and the number of values of every cluster, both (G,), in the order of first appearance."""
     if clusters is None:

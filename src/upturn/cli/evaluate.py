@@ -1,6 +1,7 @@
-"""``upturn eval``: evaluates agents on frozen suites; verifies stored trajectories again."""
+"""``upturn eval``: evaluates agents on frozen suites; verifies stored trajectories again; audits rewards."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath
 from upturn.cli.output import emit, print_message
 from upturn.cli.suites import run_suites
 from upturn.environments import registered_kits, resolve_kit
-from upturn.loop.evaluation import Reverified, reverify
+from upturn.loop.evaluation import Reverified, audit_training, reverify
 from upturn.pool import ALL_TENANTS, Pool, Selection
 from upturn.records import Result
 
@@ -17,6 +18,29 @@ eval_app = typer.Typer()
 eval_app.command("run")(run_suites)
 
 _MAX_DIFFERENCES_SHOWN = 20
+
+
+@eval_app.command("audit")
+def audit_rewards(
+    run_dir: Annotated[Path, typer.Argument(help="Folder of a training run, runs/<id>/training/<name>.")],
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Show which reward component moved while an agent was trained, and whether held-out quality rose as well.
+
+    Compares the first third of the iterations with the last. Exits with 1 if the reward rose and the quality did
+    not.
+    """
+    with Pool.open(pool, read_only=True) as opened:
+        audit = audit_training(run_dir, opened, tenant=tenant)
+    emit("eval audit", audit.results(), {"tenant": tenant}, as_json=as_json)
+    if audit.finding == "diverged":
+        first = next(iter(audit.components), None)
+        moved = "" if first is None else f"; the largest contribution has {first.name!r}"
+        print_message(f"the reward rose and held-out quality did not{moved}")
+        raise typer.Exit(1)
 
 
 @eval_app.command("reverify")

@@ -5,10 +5,11 @@ verifiers (in the folder of their environment), the reward that training uses (`
 advantages (``training``). Start with ``rubric``, which ``part`` composes. ``measure`` has the components of
 ``[[rewards.measures]]``, ``calls`` grades tool calls, ``difference`` measures patches, ``budget`` has length and
 repetition rewards, ``acceptance`` the rewards of ``upturn train rft``; ``similarity`` compares texts, ``answer``
-final answers, ``junit`` reads reports of tests."""
+final answers, ``junit`` reads reports of tests, ``audit`` finds what moved in training."""
 
 from upturn.rewards.acceptance import acceptance_rate, acceptance_with_format, format_reward, random_acceptance
 from upturn.rewards.answer import is_same_answer, normalised_answer
+from upturn.rewards.audit import Quality, RewardAudit, audit_rewards
 from upturn.rewards.budget import cosine_length, lcpo_exact, lcpo_max, repetition, soft_overlong, within
 from upturn.rewards.judge import Judgement, ModelJudge
 from upturn.rewards.junit import TestReport, read_junit
@@ -32,6 +33,8 @@ __all__ = [
     "Judgement",
     "ModelJudge",
     "Part",
+    "Quality",
+    "RewardAudit",
     "Rubric",
     "Sequential",
     "Similarity",
@@ -41,6 +44,7 @@ __all__ = [
     "WordSimilarity",
     "acceptance_rate",
     "acceptance_with_format",
+    "audit_rewards",
     "configured_rubric",
     "configured_score",
     "cosine_length",

@@ -22,6 +22,7 @@ from upturn.loop.evaluation.heldout_design import warn_of_few_tasks
 from upturn.loop.evaluation.model_selection import configured_evaluation, selection_evaluation, selection_tasks
 from upturn.loop.evaluation.reference_scores import Floor, measure_floor
 from upturn.loop.evaluation.reverify import Reverified, reverify
+from upturn.loop.evaluation.reward_audit import audit_training
 from upturn.loop.evaluation.stage_choice import Stage, StageChoice, choose_stage
 from upturn.loop.evaluation.suite_metrics import SuiteResult, metrics, run_oracle, run_tasks
 from upturn.loop.evaluation.suite_run import SuiteRun
@@ -36,6 +37,7 @@ __all__ = [
     "StageChoice",
     "SuiteResult",
     "SuiteRun",
+    "audit_training",
     "choose_stage",
     "compare",
     "configured_evaluation",

@@ -4,6 +4,7 @@ Not here: quality gates and coverage (``upturn.pool.quality``). Start with ``sta
 """
 
 from upturn.pool.statistics.history import DAY, Period, history
+from upturn.pool.statistics.rollouts import rollout_evaluations
 from upturn.pool.statistics.statistics import AgentStatistics, FamilyStatistics, call_cost, counts, statistics
 from upturn.pool.statistics.tagged import TagStatistics, tag_statistics
 
@@ -16,6 +17,7 @@ __all__ = [
     "call_cost",
     "counts",
     "history",
+    "rollout_evaluations",
     "statistics",
     "tag_statistics",
 ]
