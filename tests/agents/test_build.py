@@ -62,7 +62,7 @@ def test_all_problems_of_a_version_are_reported_together() -> None:
 
 
 def test_settings_without_effect_are_errors() -> None:
-    with pytest.raises(ConfigError, match="'temperature' has no effect on kind 'callable'; known: none"):
+    with pytest.raises(ConfigError, match="'temperature' has no effect on kind 'callable'; known: examples"):
         build_agent(replace(VERSION, parameters={"temperature": 1.0}))
     with pytest.raises(ConfigError, match="a prompt has no effect on kind 'callable'"):
         build_agent(replace(VERSION, prompt="Be kind."))
