@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,6 +14,7 @@ from upturn.config import AgentConfig, Limits
 from upturn.errors import ConfigError, ModelError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.run.context import version_of
+from upturn.pool import PoolRecall
 from upturn.records import Action, AgentVersion, Observation, Recalled, Task, Turn
 
 WITH = AgentVersion("refuser", "with", "callable", model="toy_desk:refuser", parameters={"examples": 2})
@@ -86,3 +88,14 @@ def test_the_setting_is_a_parameter_of_the_version() -> None:
     agent = AgentConfig(name="a", kind="callable", import_path="toy_desk:solver", examples=3)
     assert version_of(agent).parameters == {"examples": 3}
     assert version_of(replace(agent, examples=0)).parameters == {}
+
+
+def test_a_run_recalls_from_its_pool(desk: ModuleType, tmp_path: Path) -> None:
+    with desk.opened(tmp_path / "run") as context:
+        task, trajectory, evaluation = build_point("a")
+        context.pool.append(replace(task, instruction="add 1 2"), trajectory, evaluation)
+        (new,) = context.next_tasks(1)
+        assert context.runtime.recall.similar(new, 1) == []  # it came after the run had begun
+        assert [
+            item.task.id for item in PoolRecall(context.pool).similar(replace(new, instruction="add 3"), 1)
+        ] == ["task-a"]

@@ -54,7 +54,7 @@ from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, t
 from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
 from upturn.pool.tagging import change_tags, tags_of, tasks_of
-from upturn.pool.tags import TAG_RULE, TagChange, is_tag
+from upturn.pool.tags import MOST_TAGS, TAG_RULE, TagChange, imported_tag, is_tag
 from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
 from upturn.pool.transition import Assignment, State, Transition, transitions, transitions_of
 
@@ -62,6 +62,7 @@ __all__ = [
     "ALL_TENANTS",
     "EVERYTHING",
     "IMPORTED",
+    "MOST_TAGS",
     "POOL_ENDINGS",
     "TAG_RULE",
     "Assignment",
@@ -115,6 +116,7 @@ __all__ = [
     "freeze_batch",
     "get_batch",
     "import_export",
+    "imported_tag",
     "ingest",
     "ingest_feedback",
     "inspect",

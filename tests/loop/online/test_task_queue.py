@@ -11,6 +11,7 @@ import pytest
 
 from upturn.dialects import RequestError
 from upturn.loop.online import Client, TaskQueue
+from upturn.pool import tags_of
 from upturn.pool.calls import set_states, submit_task
 from upturn.records import Task
 
@@ -184,3 +185,14 @@ async def test_a_version_that_is_taken_out_of_service_after_the_decision_still_d
     run.router.registry.remove(decisions[0].agent)
     [served] = await asyncio.to_thread(run.service.run, [task], decisions, versions)
     assert served.trajectory.agent_version == decisions[0].chosen
+
+
+async def test_tags_of_a_submitted_task_are_stored_once(run: ModuleType) -> None:
+    queue = TaskQueue(run.pool, run.service)
+    (task,) = run.next_tasks(1)
+    with pytest.raises(RequestError, match="a tag has 1 to 64 printable characters"):
+        await queue.submit(task, CLIENT, tags=["vip", " "])
+    for _ in range(2):
+        await queue.submit(task, CLIENT, tags=["vip", "march"])
+    assert tags_of(run.pool, [task.id], tenant="default") == {task.id: ["march", "vip"]}
+    assert len(list(run.pool.feedback(tenant="default"))) == 2

@@ -8,8 +8,18 @@ import pytest
 from tests.pool.conftest import Point
 from upturn.config import RetentionRule
 from upturn.errors import UnknownNameError
-from upturn.pool import Pool, PoolRecall, Question, SuccessIndex, last_point, plan_pruning, prune, task_question
-from upturn.records import Split, Task
+from upturn.pool import (
+    Pool,
+    PoolRecall,
+    Question,
+    SuccessIndex,
+    last_point,
+    plan_pruning,
+    prune,
+    recall_before,
+    task_question,
+)
+from upturn.records import Run, Split, Task
 
 Make = Callable[..., Point]
 
@@ -128,3 +138,14 @@ def test_what_a_bound_recalls_never_changes(pool: Pool, make_point: Make) -> Non
     assert [item.task.id for item in fresh.similar(task, 9)] == ["task-b"]
     for recall in (fixed, PoolRecall(pool, bound=bound)):
         assert [(item.task.id, item.similarity) for item in recall.similar(task, 9)] == [("task-a", 0.453986)]
+
+
+def test_a_run_recalls_what_was_there_when_it_began(pool: Pool, make_point: Make) -> None:
+    add(pool, make_point, "a", "move mail three")
+    run = Run("run", "upturn loop run", "hash", 0, "1")
+    pool.append(run)
+    add(pool, make_point, "b", "move mail four")
+    pool.append(replace(run, state="done"))
+    task = replace(make_point("new")[0], instruction="move mail nine")
+    assert [item.task.id for item in recall_before(pool, "run").similar(task, 9)] == ["task-a"]
+    assert recall_before(pool, "unknown").similar(task, 9) == []

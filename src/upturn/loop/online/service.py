@@ -22,6 +22,7 @@ from upturn.loop.online.account import UNLIMITED, Account, Left
 from upturn.loop.online.arrival import Arrival, Decided
 from upturn.loop.online.call_log import CallLog
 from upturn.loop.online.call_rows import CallRows, call_rows
+from upturn.loop.online.call_tags import CallTags
 from upturn.loop.online.call_task import Place, call_task, last_instruction
 from upturn.loop.online.call_usage import call_usage
 from upturn.loop.online.episode import (
@@ -74,6 +75,7 @@ class OnlineService:
         self.router = router
         self.routes = routes
         self.log = CallLog(pool)
+        self._tags = CallTags(self.log)
         self._upstream = upstream
         self.price = price
         self.texts = texts
@@ -227,6 +229,7 @@ class OnlineService:
         embedded = None if embedder is None else await embedder.features(last_instruction(arrival.request))
         live = LiveCall(self, self._charged(arrival, account, embedded), account)
         with self._in_service(live):
+            await self._tags.store(live.decided)
             async with AsyncExitStack() as stack:
                 try:
                     await live.open(stack)

@@ -17,7 +17,7 @@ from upturn.errors import RoutingError, StoreConflictError, StoreError, UpturnEr
 from upturn.loop.online.account import TaskAccounts
 from upturn.loop.online.episode import Client
 from upturn.loop.service import Service
-from upturn.pool import ALL_TENANTS, Experience, Pool
+from upturn.pool import ALL_TENANTS, TAG_RULE, Experience, Pool, imported_tag, is_tag
 from upturn.pool.calls import (
     Submission,
     SubmissionState,
@@ -80,14 +80,19 @@ class TaskQueue:
             await asyncio.wait([worker])
         await asyncio.to_thread(self._lease.release)
 
-    async def submit(self, task: Task, client: Client) -> Submission:
+    async def submit(self, task: Task, client: Client, *, tags: Sequence[str] = ()) -> Submission:
         """Returns the submission once it is durable; the same task again is the same submission.
 
-        Raises RequestError for a task that the environment cannot begin (400), and for an id of another task (409).
+        ``tags``: of the task. Raises RequestError for a task that the environment cannot begin and for a name that
+        is no tag (400), and for an id of another task (409).
         """
         await asyncio.to_thread(self._check, task)
+        if wrong := [tag for tag in tags if not is_tag(tag)]:
+            raise RequestError(f"a tag has {TAG_RULE}, got {wrong[0]!r:.100}", field="tags")
         try:
             await asyncio.to_thread(submit_task, self._pool, task, client.key)
+            if records := [imported_tag(task.id, tag, tenant=task.tenant) for tag in tags]:
+                await asyncio.to_thread(self._pool.append, *records)
         except StoreConflictError as exc:
             raise RequestError(str(exc), status=409, code="task_conflict", field="id") from exc
         self._is_wanted.set()

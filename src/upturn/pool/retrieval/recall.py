@@ -126,7 +126,7 @@ class SuccessIndex:
         if not question.allows_equal and (number := self._numbers.get(_key(question.text))) is not None:
             allowed[number] = False
         found = nearest(self._matrix, self.embedder.query(question.text), k, allowed)
-        found = [(number, similarity) for number, similarity in found if similarity > 0]
+        found = [(number, min(similarity, 1.0)) for number, similarity in found if similarity > 0]
         wanted = [number for number, _ in found]
         best: dict[int, int] = {}
         for place in np.flatnonzero(is_open & np.isin(self._text_of, wanted)).tolist():
