@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, create_engine, make_url, text
 
+from tests.server_guard import ServerGuard
 from upturn.pool.database import PoolUrl, backend_of, bring_to_head, location_of
 from upturn.pool.schema import metadata
 
@@ -92,11 +93,14 @@ def _delete_rows(connection: Connection) -> None:
 
 
 class OwnServer:
-    """A server in a temporary folder, reached over a socket there. It flushes every commit, as servers do."""
+    """A server in a temporary folder, reached over a socket there. It ends with this process."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, *, flushes: bool) -> None:
+        """``flushes``: commits reach the disk, as on servers; False = they survive a kill, but no power failure."""
         self._programs = programs
+        self._options = _OPTIONS if flushes else f"{_OPTIONS} -c fsync=off"
         self.folder = Path(mkdtemp(prefix="upturn-postgres-"))
+        self._guard = ServerGuard(self.folder)
         self._user = _ordinary_user()
         if self._user:
             shutil.chown(self.folder, self._user)
@@ -116,7 +120,7 @@ class OwnServer:
 
     def start(self) -> None:
         """Starts it, and waits until it takes connections."""
-        options = f"-k {self.folder} {_OPTIONS}"
+        options = f"-k {self.folder} {self._options}"
         self._run("pg_ctl", "-D", self._data, "-l", str(self.folder / "log"), "-o", options, "-w", "start")
 
     def stop(self, how: str = "fast") -> None:
@@ -125,8 +129,7 @@ class OwnServer:
 
     def close(self) -> None:
         """Stops it and removes its folder."""
-        self.stop("immediate")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._guard.end()
 
     def _run(self, program: str, *arguments: str) -> None:
         change = ["setpriv", f"--reuid={self._user}", "--clear-groups"] if self._user else []
@@ -154,8 +157,11 @@ def _ordinary_user() -> str:
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresServer | None]:
-    """A server for the tests: that of UPTURN_TEST_POSTGRES_URL, else one of their own; None = there is none."""
+def running_server(*, flushes: bool = True) -> Iterator[PostgresServer | None]:
+    """A server: that of UPTURN_TEST_POSTGRES_URL, else one of their own; None = there is none.
+
+    ``flushes``: see ``OwnServer``.
+    """
     if url := os.environ.get("UPTURN_TEST_POSTGRES_URL"):
         server = PostgresServer(url)
         yield server
@@ -165,7 +171,7 @@ def running_server() -> Iterator[PostgresServer | None]:
     if programs is None:
         yield None
         return
-    own = OwnServer(programs)
+    own = OwnServer(programs, flushes=flushes)
     try:
         yield PostgresServer(own.url, own)
     finally:

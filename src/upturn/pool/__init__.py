@@ -50,6 +50,7 @@ from upturn.pool.retrieval import (
 )
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
+from upturn.pool.sharing import learnable_in
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
@@ -124,6 +125,7 @@ __all__ = [
     "is_imported",
     "is_tag",
     "last_point",
+    "learnable_in",
     "ledger_problems",
     "location_of",
     "missing_reward",

@@ -11,7 +11,8 @@ import pytest
 
 from upturn.dialects import RequestError
 from upturn.loop.online import Client, TaskQueue
-from upturn.pool import tags_of
+from upturn.pool import Pool, tags_of
+from upturn.pool.access import Border, set_policy
 from upturn.pool.calls import set_states, submit_task
 from upturn.records import Task
 
@@ -177,6 +178,22 @@ async def test_tasks_are_charged_and_not_run_without_means(run: ModuleType) -> N
     assert not run.pool.trajectory_ids(unpaid.id, tenant="default")
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_queue_that_stops_as_a_task_arrives_ends(
+    run: ModuleType, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pool, "has_one_writer", False)  # only then it looks for tasks of others while it waits
+    queue = TaskQueue(run.pool, run.service)
+    queue.start()
+    while not queue._is_wanted._waiters:
+        await asyncio.sleep(0)
+    queue._is_wanted.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        await queue.stop()
+
+
 async def test_a_version_that_is_taken_out_of_service_after_the_decision_still_does_the_task(
     run: ModuleType,
 ) -> None:
@@ -196,3 +213,68 @@ async def test_tags_of_a_submitted_task_are_stored_once(run: ModuleType) -> None
         await queue.submit(task, CLIENT, tags=["vip", "march"])
     assert tags_of(run.pool, [task.id], tenant="default") == {task.id: ["march", "vip"]}
     assert len(list(run.pool.feedback(tenant="default"))) == 2
+
+
+@pytest.fixture
+def private(run: ModuleType) -> Iterator[ModuleType]:
+    """A run whose tenant anonymises before anything is stored."""
+    set_policy(run.pool, {"anonymise": "write"}, tenant="default", who="ana", why="contract", when=1.0)
+    run.service.border = Border(run.pool)
+    yield run
+
+
+def with_mail(task: Task) -> Task:
+    return replace(task, context={**task.context, "mail": "maria.silva@corp.de"})
+
+
+async def test_a_task_runs_as_it_was_sent_and_is_stored_anonymised(private: ModuleType) -> None:
+    queue = TaskQueue(private.pool, private.service, border=private.service.border)
+    task, clean = private.next_tasks(2)
+    sent = with_mail(task)
+    for _ in range(2):
+        submission = await queue.submit(sent, CLIENT)
+        assert submission.task.context["mail"] == "<EMAIL>"
+        assert submission.reason.startswith("stored anonymised")
+    await queue.submit(clean, CLIENT)
+    queue.start()
+    assert await finished(queue, sent, clean) == ["done", "done"]
+    await queue.stop()
+    done = queue.find(task.id, CLIENT)
+    assert (done.task.context["mail"], done.reason) == ("<EMAIL>", "")
+    experience = queue.experience(done)
+    assert experience is not None
+    assert experience.evaluation is not None
+    assert experience.evaluation.verdict == "success"  # the agent got the sum
+
+
+async def test_a_task_whose_text_is_lost_with_its_process_fails_by_name(private: ModuleType) -> None:
+    task, again = map(with_mail, private.next_tasks(2))
+    earlier = TaskQueue(private.pool, private.service, border=private.service.border)
+    for sent in (task, again):
+        await earlier.submit(sent, CLIENT)
+    set_states(private.pool, [task.id], "running")
+    queue = TaskQueue(private.pool, private.service, border=private.service.border)
+    await queue.submit(again, CLIENT)  # a client that sends it again gives its text back
+    queue.start()
+    assert await finished(queue, task, again) == ["failed", "done"]
+    await queue.stop()
+    assert "submit it again with another id" in queue.find(task.id, CLIENT).reason
+
+
+async def test_a_refused_or_cancelled_task_leaves_no_text_in_memory(private: ModuleType) -> None:
+    queue = TaskQueue(private.pool, private.service, border=private.service.border)
+    task, other = map(with_mail, private.next_tasks(2))
+    submit_task(private.pool, replace(other, context={}), "")
+    with pytest.raises(RequestError, match="stored"):
+        await queue.submit(other, CLIENT)
+    await queue.submit(task, CLIENT)
+    assert list(queue._held) == [task.id]
+    await queue.cancel(task.id, CLIENT)
+    assert queue._held == {}
+
+
+async def test_tags_are_anonymised_where_tasks_are(private: ModuleType) -> None:
+    queue = TaskQueue(private.pool, private.service, border=private.service.border)
+    (task,) = private.next_tasks(1)
+    await queue.submit(task, CLIENT, tags=["of maria.silva@corp.de"])
+    assert tags_of(private.pool, [task.id], tenant="default") == {task.id: ["of <EMAIL>"]}

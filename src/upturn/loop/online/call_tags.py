@@ -3,6 +3,7 @@
 from upturn.loop.online.arrival import Decided
 from upturn.loop.online.call_log import CallLog
 from upturn.pool import imported_tag
+from upturn.pool.access import Border
 from upturn.records import episode_task_id
 
 _MOST_KNOWN = 10_000
@@ -12,8 +13,8 @@ _MOST_KNOWN = 10_000
 class CallTags:
     """Stores each tag of an episode once. For one event loop."""
 
-    def __init__(self, log: CallLog) -> None:
-        self._log = log
+    def __init__(self, log: CallLog, border: Border) -> None:
+        self._log, self._border = log, border
         self._known: dict[tuple[str, str], None] = {}
         """Task and tag, the earliest first."""
 
@@ -26,7 +27,8 @@ class CallTags:
         new = [tag for tag in dict.fromkeys(decided.arrival.tags) if (task_id, tag) not in self._known]
         if not new:
             return
-        await self._log.store_now([imported_tag(task_id, tag, tenant=tenant) for tag in new])
+        records = [imported_tag(task_id, tag, tenant=tenant) for tag in new]
+        await self._log.store_now([self._border.stored(record, tenant=tenant) for record in records])
         self._known |= dict.fromkeys((task_id, tag) for tag in new)
         while len(self._known) > _MOST_KNOWN:
             del self._known[next(iter(self._known))]
