@@ -20,9 +20,8 @@ from upturn.dialects import ModelAnswer, RequestError, TokenUsage
 from upturn.errors import RecordError, StoreError
 from upturn.loop.online.account import UNLIMITED, Account, Left
 from upturn.loop.online.arrival import Arrival, Decided
-from upturn.loop.online.call_log import CallLog
+from upturn.loop.online.call_log import CallLog, CallTags
 from upturn.loop.online.call_rows import CallRows, Tried, call_content, call_record, call_rows
-from upturn.loop.online.call_tags import CallTags
 from upturn.loop.online.call_task import Place, call_task, last_instruction
 from upturn.loop.online.episode import (
     Client,
