@@ -97,6 +97,8 @@ def test_stats_print_the_figures(filled: Path) -> None:
     all_tenants = run_json("pool", "stats", "--pool", filled, "--tenant", "other", "--all-tenants")
     assert values(all_tenants)["trajectories"] == 6
     assert values(run_json("pool", "stats", "--pool", filled, "--family", "nothing"))["trajectories"] == 0
+    assert values(run_json("pool", "stats", "--pool", filled, "--since", "2999-01-01"))["trajectories"] == 0
+    assert values(run_json("pool", "stats", "--pool", filled, "--before", "2999-01-01"))["trajectories"] == 6
 
 
 def test_ready_uses_production_or_configured_thresholds(filled: Path, tmp_path: Path) -> None:

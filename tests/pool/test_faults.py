@@ -34,16 +34,25 @@ class Faults:
         error: Exception = (
             psycopg.errors.DiskFull("no space") if is_url else sqlite3.OperationalError("disk is full")
         )
-        execute = driver.execute
+        execute, copy_rows = driver.execute, driver.copy_rows
 
-        def failing(this: Any, raw: Any, statement: str, rows: Sequence[Any]) -> Any:
-            if not statement.startswith("SELECT") and self.until_fault:
+        def count() -> None:
+            if self.until_fault:
                 self.until_fault -= 1
                 if not self.until_fault:
                     raise error
+
+        def failing(this: Any, raw: Any, statement: str, rows: Sequence[Any]) -> Any:
+            if not statement.startswith("SELECT"):
+                count()
             return execute(this, raw, statement, rows)
 
+        def failing_copy(this: Any, raw: Any, table: Any, rows: Sequence[Any]) -> Any:
+            count()
+            return copy_rows(this, raw, table, rows)
+
         monkeypatch.setattr(driver, "execute", failing)
+        monkeypatch.setattr(driver, "copy_rows", failing_copy)
 
 
 def test_a_fault_at_every_write_leaves_the_old_state_or_the_new_one(

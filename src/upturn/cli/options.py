@@ -3,6 +3,7 @@
 import os
 import sys
 import tomllib
+from datetime import UTC, datetime
 from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,10 @@ Tenant = Annotated[str, typer.Option("--tenant", help="Tenant whose records to u
 AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Use the records of all tenants.")]
 Who = Annotated[str, typer.Option("--who", help="Who does this; stored. Default: the user's name on this machine.")]
 Why = Annotated[str, typer.Option("--why", help="Reason; stored.")]
+Since = Annotated[
+    str | None, typer.Option("--since", help="Recorded at or after this day or time (ISO 8601, UTC).")
+]
+Before = Annotated[str | None, typer.Option("--before", help="Recorded before this day or time.")]
 Families = Annotated[list[str] | None, typer.Option("--family", help="Only this task family; repeatable.")]
 
 MetricsConfig = Annotated[
@@ -35,6 +40,19 @@ MetricsConfig = Annotated[
 
 CONFIG_PATH = Path("upturn.toml")
 POOL_PATH = "upturn.db"
+
+
+def time_of(option: str, text: str | None) -> float | None:
+    """Returns seconds since 1970 of an ISO 8601 day or time; without a zone it is UTC. None = none is given."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise typer.BadParameter(
+            f"{option} {text!r} is no day or time, such as 2026-01-31 or 2026-01-31T12:00"
+        ) from exc
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def user_name() -> str:

@@ -7,7 +7,7 @@ written in the same transaction.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -16,19 +16,15 @@ from sqlalchemy import Connection, Table, insert, select, update
 from upturn.errors import StoreConflictError
 from upturn.pool import schema
 from upturn.pool.audit import StoredRows, append_entries
-from upturn.pool.database import backend_in, columns_by_id, insert_new, last_numbers
+from upturn.pool.database import backend_in, insert_new, insert_rows, last_numbers, rows_by_id
 from upturn.pool.imported import Imported, Quarantined, write_import
-from upturn.pool.points import add_points
+from upturn.pool.points import StoredTask, add_points
 from upturn.pool.row import KINDS, PoolRecord, ReadyRow, Values, ready_row
 from upturn.pool.tokens import TokenBlob
 from upturn.records import Evaluation, Trajectory, from_fields
 
 ItemT = TypeVar("ItemT")
-
-_IDS_PER_QUERY = 500
-"""SQLite allows 999 parameters in a query; PostgreSQL more."""
-_IDS_ALONE = 4
-"""So many ids are read one by one, with a compiled statement: SQLAlchemy takes 0.15 ms for a query."""
+OwnerT = TypeVar("OwnerT")
 
 
 class RolloutKey(NamedTuple):
@@ -143,19 +139,24 @@ class BatchWriter:
             return 0
         new = 0
         stored: list[StoredRows] = []
+        tasks: dict[Any, StoredTask] = {}
         for table, rows in batch.rows.items():
             if table in schema.STATES:
                 added = self._put_states(connection, table, rows)
             else:
-                _complete(connection, table, rows)
                 if table is schema.trajectories:
+                    tasks = _read_tasks(connection, {row["task_id"] for row in rows})
+                    _inherit(rows, tasks)
                     _insert_blobs(connection, rows, batch.blobs)
+                elif table is schema.evaluations:
+                    _judge(rows, _read_judged(connection, {row["trajectory_id"] for row in rows}))
                 added = self._insert_new(connection, table, rows)
             new += len(added.rows)
             if added.rows and table is not schema.call_contents:
                 stored.append(added)
         by_table = dict(stored)
-        add_points(connection, by_table.get(schema.trajectories, ()), by_table.get(schema.evaluations, ()))
+        judged = by_table.get(schema.evaluations, ())
+        add_points(connection, by_table.get(schema.trajectories, ()), judged, tasks)
         if batch.rollout is not None and batch.rollout_ids:
             key = {"run": batch.rollout.run, "iteration": batch.rollout.iteration}
             positions = [
@@ -169,46 +170,84 @@ class BatchWriter:
         return new
 
     def write_joined(self, connection: Connection, batches: Sequence[PreparedBatch]) -> list[int]:
-        """Writes batches that may be joined with one statement per table; all rows are as ``write`` makes them.
+        """Writes batches that may be joined with few statements per table; all rows are as ``write`` makes them.
 
-        Raises StoreConflictError, with a part of the rows written, unless all records are new.
+        Tasks may be repeated: those of a group of trajectories are. Raises StoreError, with a part of the rows
+        written, unless all other records are new.
         """
         last = self._sequence
         try:
-            parts = [
-                StoredRows(table, [self._stamp() | row for row in rows])
-                for batch in batches
-                for table, rows in batch.rows.items()
-            ]
-            blobs = {name: packed for batch in batches for name, packed in batch.blobs.items()}
+            parts, counts, tasks = self._stamped(connection, batches)
             by_table = {kind.table: list[Values]() for kind in KINDS.values()}
             for part in parts:
                 by_table[part.table] += [cast(Values, row) for row in part.rows]
-            evaluated = [row["trajectory_id"] for row in by_table[schema.evaluations]]
-            if len(set(evaluated)) != len(evaluated):  # the first one has a point of its own
-                raise StoreConflictError("a trajectory has several of the evaluations; write them one by one")
-            for table, rows in by_table.items():
-                if rows:
-                    _complete(connection, table, rows)
-                    if table is schema.trajectories:
-                        _insert_blobs(connection, rows, blobs)
-                    if insert_new(table).run(connection, rows).rowcount != len(rows):
-                        raise StoreConflictError(f"{table.name} has some of the records; write them one by one")
-            add_points(connection, by_table[schema.trajectories], by_table[schema.evaluations])
+            self._insert_joined(connection, by_table, tasks, batches)
         except BaseException:
             self._sequence = last
             raise
         self._stored += [part for part in parts if part.table is not schema.call_contents]
-        return [sum(map(len, batch.rows.values())) for batch in batches]
+        return counts
+
+    def _stamped(
+        self, connection: Connection, batches: Sequence[PreparedBatch]
+    ) -> tuple[list[StoredRows], list[int], dict[Any, StoredTask]]:
+        """Returns the new rows with their numbers, how many each batch has, and the tasks of all trajectories."""
+        named = {row["id"] for batch in batches for row in batch.rows.get(schema.tasks, ())}
+        named |= {row["task_id"] for batch in batches for row in batch.rows.get(schema.trajectories, ())}
+        columns = ("digest", *StoredTask._fields)
+        stored = rows_by_id(connection, schema.tasks, columns, list(named))
+        digests = {name: row[0] for name, row in stored.items()}
+        tasks = {name: StoredTask(*row[1:]) for name, row in stored.items()}
+        parts: list[StoredRows] = []
+        counts: list[int] = []
+        for batch in batches:
+            count = 0
+            for table, rows in batch.rows.items():
+                new = []
+                for row in rows:
+                    if table is schema.tasks:
+                        if digests.setdefault(row["id"], row["digest"]) != row["digest"]:
+                            raise StoreConflictError(f"task {row['id']!r} has other content; write it alone")
+                        if row["id"] in tasks:
+                            continue
+                    stamped = self._stamp() | row  # a row of another pool has its own time
+                    new.append(stamped)
+                    if table is schema.tasks:
+                        tasks[row["id"]] = StoredTask(*(cast(Any, stamped[name]) for name in StoredTask._fields))
+                count += len(new)
+                if new:
+                    parts.append(StoredRows(table, new))
+            counts.append(count)
+        return parts, counts, tasks
+
+    def _insert_joined(
+        self,
+        connection: Connection,
+        by_table: Mapping[Table, list[Values]],
+        tasks: Mapping[Any, StoredTask],
+        batches: Sequence[PreparedBatch],
+    ) -> None:
+        trajectories, evaluations = by_table[schema.trajectories], by_table[schema.evaluations]
+        evaluated = [row["trajectory_id"] for row in evaluations]
+        if len(set(evaluated)) != len(evaluated):  # the first one has a point of its own
+            raise StoreConflictError("a trajectory has several of the evaluations; write them one by one")
+        _inherit(trajectories, tasks)
+        judged = {row["id"]: _Judged(str(row["tenant"]), str(row["task_id"])) for row in trajectories}
+        judged |= _read_judged(connection, [name for name in evaluated if name not in judged])
+        _judge(evaluations, judged)
+        blobs = {name: packed for batch in batches for name, packed in batch.blobs.items()}
+        _insert_blobs(connection, trajectories, blobs)
+        for table, rows in by_table.items():
+            if rows:
+                insert_rows(connection, table, rows)
+        add_points(connection, trajectories, evaluations, tasks)
 
     def _insert_new(self, connection: Connection, table: Table, rows: Sequence[Values]) -> StoredRows:
         """Returns the rows that were not stored."""
         last = self._sequence
         stamped = [self._stamp() | row for row in rows]  # a row of another pool has its own time
-        count = insert_new(table).run(connection, stamped).rowcount
-        new = stamped
-        if count != len(rows):
-            new = _check_stored(connection, table, stamped)
+        new = _insert_others(connection, table, stamped)
+        if len(new) != len(rows):
             # repeated rows take no number
             self._sequence = max([last, *(cast(int, row["sequence"]) for row in new)])
         return StoredRows(table, new)
@@ -216,8 +255,8 @@ class BatchWriter:
     def _put_states(self, connection: Connection, table: Table, rows: Sequence[Values]) -> StoredRows:
         changed: list[Values] = []
         for row in rows:
-            stored = _column_by_id(connection, table, "digest", [row["id"]]).get(row["id"])
-            if stored == row["digest"]:
+            stored = rows_by_id(connection, table, ("digest",), [row["id"]]).get(row["id"])
+            if stored == (row["digest"],):
                 continue
             stamp = self._stamp()
             if stored is None:
@@ -245,16 +284,20 @@ def _insert_blobs(connection: Connection, rows: Sequence[Values], blobs: Mapping
         insert_new(schema.token_blobs).run(connection, list(new.values()))
 
 
-def _check_stored(connection: Connection, table: Table, rows: Sequence[Values]) -> list[Values]:
-    """Returns the rows that were inserted; raises StoreConflictError for stored ones with other content."""
-    ids = [row["id"] for row in rows]
-    sequences = _column_by_id(connection, table, "sequence", ids)
-    digests = _column_by_id(connection, table, "digest", ids)
+def _insert_others(connection: Connection, table: Table, rows: Sequence[Values]) -> Sequence[Values]:
+    """Inserts the rows that are not stored, and returns them.
+
+    Raises StoreConflictError for stored ones with other content.
+    """
+    if insert_new(table).run(connection, rows).rowcount == len(rows):
+        return rows
+    stored = rows_by_id(connection, table, ("sequence", "digest"), [row["id"] for row in rows])
     new: list[Values] = []
     for row in rows:
-        if sequences[row["id"]] == row["sequence"]:
+        sequence, hashed = stored[row["id"]]
+        if sequence == row["sequence"]:
             new.append(row)
-        elif digests[row["id"]] != row["digest"] and not _is_same_record(connection, table, row):
+        elif hashed != row["digest"] and not _is_same_record(connection, table, row):
             raise StoreConflictError(
                 f"{table.name} {row['id']!r} is stored with other content, and stored records never change; "
                 "give changed content a new id"
@@ -276,42 +319,48 @@ def _is_stored(connection: Connection, key: RolloutKey) -> bool:
     return connection.execute(select(schema.rollouts.c.position).where(*where).limit(1)).first() is not None
 
 
-def _complete(connection: Connection, table: Table, rows: Sequence[Values]) -> None:
-    """Fills in the tenant of rows that inherit it from their task or trajectory."""
-    if table is schema.trajectories:
-        _inherit_tenant(connection, rows, schema.tasks, "task_id")
-    elif table is schema.evaluations:
-        _inherit_tenant(connection, rows, schema.trajectories, "trajectory_id")
-        task_ids = _column_by_id(connection, schema.trajectories, "task_id", [row["trajectory_id"] for row in rows])
-        for row in rows:
-            if row["task_id"] != task_ids[row["trajectory_id"]]:
-                raise StoreConflictError(
-                    f"evaluation {row['id']!r} names task {row['task_id']!r}, its trajectory "
-                    f"{row['trajectory_id']!r} belongs to {task_ids[row['trajectory_id']]!r}; nothing is stored"
-                )
+class _Judged(NamedTuple):
+    """What evaluations have of their trajectory's row."""
+
+    tenant: str
+    task_id: str
 
 
-def _inherit_tenant(connection: Connection, rows: Sequence[Values], owners: Table, reference: str) -> None:
-    tenants = _column_by_id(connection, owners, "tenant", [row[reference] for row in rows])
-    for row in rows:
-        if row[reference] not in tenants:
+def _read_tasks(connection: Connection, ids: Collection[Any]) -> dict[Any, StoredTask]:
+    """Returns the stored ones of these tasks by id."""
+    rows = rows_by_id(connection, schema.tasks, StoredTask._fields, list(ids))
+    return {name: StoredTask(*row) for name, row in rows.items()}
+
+
+def _read_judged(connection: Connection, ids: Collection[Any]) -> dict[Any, _Judged]:
+    """Returns the stored ones of these trajectories by id."""
+    rows = rows_by_id(connection, schema.trajectories, _Judged._fields, list(ids))
+    return {name: _Judged(*row) for name, row in rows.items()}
+
+
+def _inherit(trajectories: Sequence[Values], tasks: Mapping[Any, StoredTask]) -> None:
+    """Fills in the tenants of trajectories; raises StoreConflictError unless their tasks are stored."""
+    for row in trajectories:
+        row["tenant"] = _owner(row, schema.tasks, "task_id", tasks).tenant
+
+
+def _judge(evaluations: Sequence[Values], judged: Mapping[Any, _Judged]) -> None:
+    """Fills in the tenants of evaluations; raises StoreConflictError unless their trajectories are stored."""
+    for row in evaluations:
+        tenant, task_id = _owner(row, schema.trajectories, "trajectory_id", judged)
+        row["tenant"] = tenant
+        if row["task_id"] != task_id:
             raise StoreConflictError(
-                f"{row['id']!r} belongs to {owners.name} {row[reference]!r}, which is not stored; "
-                "store that first, or in the same batch"
+                f"evaluation {row['id']!r} names task {row['task_id']!r}, its trajectory "
+                f"{row['trajectory_id']!r} belongs to {task_id!r}; nothing is stored"
             )
-        row["tenant"] = tenants[row[reference]]
 
 
-def _column_by_id(connection: Connection, table: Table, column: str, ids: Sequence[Any]) -> dict[Any, Any]:
-    """Returns one column of the rows with these ids, by id; ids that are not stored are absent."""
-    values: dict[Any, Any] = {}
-    if len(ids) <= _IDS_ALONE:
-        for record_id in ids:
-            if row := columns_by_id(table, (column,)).run(connection, [{"id": record_id}]).fetchone():
-                values[record_id] = row[0]
-        return values
-    for start in range(0, len(ids), _IDS_PER_QUERY):
-        page = ids[start : start + _IDS_PER_QUERY]
-        rows = connection.execute(select(table.c.id, table.c[column]).where(table.c.id.in_(page)))
-        values.update((row[0], row[1]) for row in rows)
-    return values
+def _owner(row: Values, owners: Table, reference: str, stored: Mapping[Any, OwnerT]) -> OwnerT:
+    owner = stored.get(row[reference])
+    if owner is None:
+        raise StoreConflictError(
+            f"{row['id']!r} belongs to {owners.name} {row[reference]!r}, which is not stored; "
+            "store that first, or in the same batch"
+        )
+    return owner

@@ -16,7 +16,7 @@ from sqlalchemy import Table
 
 from upturn.errors import RecordError
 from upturn.pool import schema
-from upturn.pool.tokens import TokenBlob, has_only_floats, pack_rows, pack_text, serializer
+from upturn.pool.tokens import TokenBlob, has_only_floats, pack_rows, pack_text, pack_unread, serializer
 from upturn.records import (
     AgentLimits,
     AgentVersion,
@@ -182,13 +182,15 @@ def _trajectory_values(trajectory: Trajectory) -> tuple[Values, tuple[TokenBlob,
     rows = _dump(trajectory, trajectory.rows, tuple[TokenRow, ...])
     rest = _dump(trajectory, trajectory, Trajectory, exclude={"turns", "rows", "usage"})
     usage = _dump(trajectory, trajectory.usage, Usage)
-    read_back = from_fields(Trajectory, _joined(turns, rows, usage, rest))
+    packed = pack_unread(trajectory.rows, rows) if trajectory.rows else None
+    read_back = from_fields(Trajectory, _joined(turns, "[]" if packed else rows, usage, rest))
     tokens = f"{trajectory.usage.prompt_tokens} {trajectory.usage.written_tokens}"
     hashed = digest(turns, rows, rest, tokens)
     values: Values = {"id": trajectory.id, "turns": turns, "tokens": None, "fields": rest, "digest": hashed}
-    if not read_back.rows:
+    if packed is None and not read_back.rows:
         return values, ()
-    packed = pack_rows(read_back.rows, rows) if has_only_floats(trajectory.rows) else pack_text(rows)
+    if packed is None:
+        packed = pack_rows(read_back.rows, rows) if has_only_floats(trajectory.rows) else pack_text(rows)
     return values | {"tokens": packed.data}, packed.blobs
 
 

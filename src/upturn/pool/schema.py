@@ -11,14 +11,17 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0014"
+HEAD = "0015"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
 
 
-def _ledger(name: str, *items: SchemaItem) -> Table:
-    """Returns a table of records: id, the columns in ``items``, and the columns of all tables of records."""
+def _ledger(name: str, *items: SchemaItem, covered: tuple[str, ...] = ()) -> Table:
+    """Returns a table of records: id, the columns in ``items``, and the columns of all tables of records.
+
+    ``covered``: columns that are read by sequence number without their rows.
+    """
     table = Table(
         name,
         metadata,
@@ -29,7 +32,7 @@ def _ledger(name: str, *items: SchemaItem) -> Table:
         Column("sequence", BigInteger, nullable=False),
         Column("recorded_at", Float, nullable=False),
     )
-    Index(f"ix_{name}_sequence", table.c.sequence)
+    Index(f"ix_{name}_sequence", table.c.sequence, *(table.c[column] for column in covered))
     return table
 
 
@@ -72,6 +75,7 @@ trajectories = _ledger(
     Column("seconds", Float, nullable=False),
     _text("turns"),
     Column("tokens", LargeBinary, nullable=True),
+    covered=("id", "task_id"),
 )
 """``tokens`` has the token rows as ``tokens`` packs them; NULL = there are none."""
 Index("ix_trajectories_task", trajectories.c.task_id, trajectories.c.agent_version)
@@ -95,6 +99,7 @@ evaluations = _ledger(
     _text("evaluator"),
     _text("verdict"),
     Column("score", Float, nullable=True),
+    covered=("id",),
 )
 Index("ix_evaluations_trajectory", evaluations.c.trajectory_id, evaluations.c.sequence)
 
@@ -149,16 +154,10 @@ points = Table(
     metadata,
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
     Column("until", BigInteger, nullable=True),
-    Column("stratum", BigInteger, nullable=False),
     Column("trajectory", BigInteger, nullable=False),
-    Column("task", BigInteger, nullable=False),
-    Column("evaluation", BigInteger, nullable=True),
-    _text("verdict"),
-    Column("score", Float, nullable=True),
-    _integer("written_tokens"),
-    Column("recorded_at", Float, nullable=False),
+    Column("packed", LargeBinary, nullable=False),
 )
-"""Data points for drawing batches; ``trajectory``, ``task`` and ``evaluation`` are sequence numbers. A point is
+"""Data points for batches and statistics, as ``points`` packs them; ``trajectory`` is a sequence number. A point is
 valid from ``sequence`` until ``until``, when a later evaluation came (NULL = now)."""
 Index("ix_points_trajectory", points.c.trajectory)
 

@@ -40,6 +40,8 @@ class Selection:
     """Only rollouts of this iteration of ``run``; needs ``run``."""
     since: float | None = None
     """Recorded at or after this time (UTC, seconds since 1970)."""
+    before: float | None = None
+    """Recorded before this time."""
     tags: tuple[str, ...] = ()
     """Only of tasks that have all of these tags."""
     limit_per_family: int | None = None
@@ -118,7 +120,7 @@ def select_trajectories(selection: Selection, tenant: Scope, until: int) -> Sele
         *_among(trajectories.c.origin, selection.origins),
         *_among(verdict, selection.verdicts),
         *_scalar_conditions(selection, latest.c.score),
-        *tagged(trajectories.c.task_id, selection.tags, until, by="task_id"),
+        *tagged(trajectories.c.task_id, selection.tags, until),
     )
     if selection.limit_per_family is not None:
         rank = func.row_number().over(partition_by=tasks.c.family, order_by=trajectories.c.sequence.desc())
@@ -137,6 +139,8 @@ def _scalar_conditions(selection: Selection, score: ColumnElement[float]) -> lis
         conditions.append(score >= selection.min_score)
     if selection.since is not None:
         conditions.append(trajectories.c.recorded_at >= selection.since)
+    if selection.before is not None:
+        conditions.append(trajectories.c.recorded_at < selection.before)
     if selection.run is not None:
         appended = select(rollouts.c.trajectory_id).where(rollouts.c.run == selection.run)
         if selection.iteration is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Select, Subquery, and_, case, func, select
 
 from upturn.pool.row import digest
 from upturn.pool.schema import feedback, tasks
@@ -83,10 +83,11 @@ def tags_until(until: int = _EVER) -> Select[Any]:
     )
 
 
-def tagged(column: ColumnElement[Any], tags: Iterable[str], until: int, *, by: str) -> list[ColumnElement[bool]]:
-    """Returns the conditions that a column (``by``: "task_id" or "task") is of a task that has all these tags."""
-    conditions: list[ColumnElement[bool]] = []
-    for tag in tags:
-        having = tags_until(until).where(feedback.c.metric == TAG_METRIC + tag).subquery()
-        conditions.append(column.in_(select(having.c[by])))
-    return conditions
+def tagged_tasks(tag: str, until: int | None = None) -> Subquery:
+    """Returns the rows of ``tags_until`` of one tag; ``until`` None = as it is now."""
+    return tags_until(_EVER if until is None else until).where(feedback.c.metric == TAG_METRIC + tag).subquery()
+
+
+def tagged(task_id: ColumnElement[str], tags: Iterable[str], until: int) -> list[ColumnElement[bool]]:
+    """Returns the conditions that a column is the id of a task that has all these tags."""
+    return [task_id.in_(select(tagged_tasks(tag, until).c.task_id)) for tag in tags]

@@ -1,14 +1,17 @@
 """The points of a pool are those of its records, whoever made them."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import Connection, select, text, update
 
 from tests.pool.migration import downgrade
 from upturn.errors import StoreConflictError
 from upturn.pool import Location, Pool, ledger_problems, schema
 from upturn.pool.database import backend_of
+from upturn.pool.points import VERDICTS, Point
 from upturn.records import Evaluation, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -48,25 +51,36 @@ def test_an_upgrade_makes_the_points_that_the_writer_makes(
         assert list(ledger_problems(upgraded.engine)) == []
 
 
+def change_point(connection: Connection, **changes: Any) -> None:
+    """Changes the point of the first trajectory."""
+    table = schema.points
+    where = table.c.trajectory == 2
+    packed = connection.execute(select(table.c.packed).where(where)).scalar_one()
+    connection.execute(update(table).where(where).values(packed=Point.unpack(packed)._replace(**changes).pack()))
+
+
 @pytest.mark.parametrize(
-    ("statement", "message"),
+    ("change", "message"),
     [
-        ("UPDATE points SET score = 0.9 WHERE trajectory = 2", "points 'trajectory-0' was changed"),
-        (
-            "UPDATE points SET verdict = 'success' WHERE evaluation IS NULL",
-            "points 'trajectory-bare' was changed",
-        ),
+        (partial(change_point, score=0.9), "points 'trajectory-0' was changed"),
+        (partial(change_point, verdict=VERDICTS.index("failure")), "points 'trajectory-0' was changed"),
+        (partial(change_point, turn_count=3), "points 'trajectory-0' was changed"),
+        (partial(change_point, seconds=0.1), "points 'trajectory-0' was changed"),
         ("DELETE FROM points WHERE trajectory = 2", "points 'trajectory-0' was changed"),
         ("UPDATE points SET trajectory = 999 WHERE trajectory = 2", "points 'trajectory-0' was changed"),
         (
-            "INSERT INTO points SELECT 999, NULL, stratum, 999, task, NULL, verdict, 0, 0, 1 FROM points LIMIT 1",
+            "INSERT INTO points SELECT 999, NULL, 999, packed FROM points LIMIT 1",
             "points has 6 current rows for 5 trajectories; rows were added or deleted",
         ),
     ],
 )
-def test_changed_points_are_named(pool: Pool, make_point: MakePoint, statement: str, message: str) -> None:
+def test_changed_points_are_named(
+    pool: Pool, make_point: MakePoint, change: str | Callable[[Connection], None], message: str
+) -> None:
     fill(pool, make_point)
-    pool.write(lambda connection: connection.execute(text(statement)))
+    pool.write(
+        lambda connection: connection.execute(text(change)) if isinstance(change, str) else change(connection)
+    )
     assert any(str(problem).startswith(message) for problem in ledger_problems(pool.engine))
 
 

@@ -5,12 +5,22 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from upturn.errors import RecordError
-from upturn.pool.tokens import PackedRows, blob_digest, pack_rows, pack_text, rows_json, serializer, unpack_rows
+from upturn.pool.tokens import (
+    PackedRows,
+    blob_digest,
+    pack_rows,
+    pack_text,
+    pack_unread,
+    rows_json,
+    serializer,
+    unpack_rows,
+)
 from upturn.pool.tokens.codec import BLOB_TOKENS, references
 from upturn.records import TokenRow, WrittenSpan
 
@@ -58,6 +68,32 @@ def test_any_rows_read_back_to_the_last_bit(rows: list[TokenRow]) -> None:
     assert read == tuple(rows)
     assert rows_json(packed.data, blobs_of(packed)) == json_of(rows), "also the sign of a zero"
     assert set(references(packed.data)) == blobs_of(packed).keys()
+
+
+@given(st.lists(ROWS, max_size=3))
+def test_rows_that_need_not_be_read_are_packed_as_those_that_were_read(rows: list[TokenRow]) -> None:
+    words = json_of(rows)
+    packed = pack_unread(rows, words)
+    assert packed in (None, pack_rows(rows, words))
+    assert packed is not None or "null" in words.replace('"fork_cause":null', "")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        TokenRow((1,), (WrittenSpan(True, 0, 1),), (-1.0,)),
+        TokenRow((1, None), (), ()),  # type: ignore[arg-type]
+        TokenRow((1,), (WrittenSpan(0, None, 1),), (-1.0,)),  # type: ignore[arg-type]
+        TokenRow((1,), (WrittenSpan(0, 0, 1, None),), (-1.0,)),  # type: ignore[arg-type]
+        TokenRow((1,), (), (np.float64(-1.0),)),
+        TokenRow((1,), (), (-1,)),
+        TokenRow((1,), (), (None,)),  # type: ignore[arg-type]
+        TokenRow((1,), (WrittenSpan(np.int64(0), 0, 1),), (-1.0,)),  # type: ignore[arg-type]
+    ],
+)
+def test_rows_with_values_of_other_classes_must_be_read(row: TokenRow) -> None:
+    text = serializer(tuple[TokenRow, ...]).to_json((row,), warnings=False).decode()
+    assert pack_unread((row,), text) is None
 
 
 @pytest.mark.parametrize(

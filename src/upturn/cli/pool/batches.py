@@ -3,13 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TypeVar, get_args
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
 from upturn.cli.output import emit, show_table
 from upturn.cli.pool.exports import read_verdicts
 from upturn.cli.pool.output_file import open_output
@@ -29,11 +28,6 @@ from upturn.pool import (
 from upturn.records import JsonValue, Outcome, Result
 
 BuiltT = TypeVar("BuiltT")
-
-Since = Annotated[
-    str | None, typer.Option("--since", help="Recorded at or after this day or time (ISO 8601, UTC).")
-]
-Before = Annotated[str | None, typer.Option("--before", help="Recorded before this day or time.")]
 
 
 def batch(  # noqa: PLR0913  a command's parameters are its options
@@ -109,8 +103,8 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
             tags=checked_tags(tags),
             min_score=min_score,
             max_score=max_score,
-            since=None if since is None else _time("--since", since),
-            before=None if before is None else _time("--before", before),
+            since=time_of("--since", since),
+            before=time_of("--before", before),
             is_clean=clean,
             balance=tuple(_one_of("--balance", axis, get_args(Axis)) for axis in balance or ()),  # type: ignore[misc]
             max_per_task=per_task,
@@ -213,14 +207,3 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise typer.BadParameter(f"{option} {value!r} is unknown; known: {', '.join(known)}")
     return value
-
-
-def _time(option: str, text: str) -> float:
-    """Returns seconds since 1970 of an ISO 8601 day or time; without a zone it is UTC."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as exc:
-        raise typer.BadParameter(
-            f"{option} {text!r} is no day or time, such as 2026-01-31 or 2026-01-31T12:00"
-        ) from exc
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

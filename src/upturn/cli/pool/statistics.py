@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
 from upturn.cli.output import emit
 from upturn.cli.pool.tags import Tags, checked_tags
 from upturn.errors import StoreError
@@ -23,21 +23,30 @@ from upturn.pool import (
 from upturn.records import Result
 
 
-def stats(
+def stats(  # noqa: PLR0913  a command's parameters are its options
     *,
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     all_tenants: AllTenants = False,
     family: Families = None,
     tags: Tags = None,
+    since: Since = None,
+    before: Before = None,
     as_json: AsJson = False,
 ) -> None:
     """Show statistics: trajectories, outcomes, turns, tool use, pass^k, zero-variance groups and coverage; success
     by agent version, family and tag.
+
+    --family, --tag, --since and --before do not restrict the numbers of records and the coverage.
     """
+    selection = Selection(
+        families=tuple(family or ()),
+        since=time_of("--since", since),
+        before=time_of("--before", before),
+        tags=checked_tags(tags),
+    )
     scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
-        selection = Selection(families=tuple(family or ()), tags=checked_tags(tags))
         summary = statistics(opened, tenant=scope, selection=selection)
         by_tag = tag_statistics(opened, tenant=scope, selection=selection)
         stored = counts(opened, tenant=scope)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from upturn.pool import schema
 from upturn.pool.audit.problem import Problem
-from upturn.pool.points import evaluated, point_of, stratum_id, stratum_of
+from upturn.pool.points import Point, point_of, stratum_id, stratum_of
 
 _ROWS_AT_ONCE = 500
 _LENGTH_ERROR = 1e-3
@@ -19,10 +19,11 @@ def point_problems(connection: Connection) -> Iterator[Problem]:
     """Yields the trajectories whose current point differs from their records, and a wrong number of points."""
     table = schema.trajectories
     wanted = (table.c.id, table.c.tenant, table.c.agent_version, table.c.origin, table.c.outcome)
-    counted = (table.c.written_tokens, table.c.recorded_at, table.c.sequence)
+    used = (table.c.prompt_tokens, table.c.written_tokens, table.c.turn_count, table.c.tool_turns, table.c.seconds)
+    stored_as = (table.c.recorded_at, table.c.sequence)
     task = schema.tasks.c
     described = (task.family, task.environment, task.split, task.level, task.sequence.label("task"))
-    query = select(*wanted, *counted, *described).join(schema.tasks, task.id == table.c.task_id)
+    query = select(*wanted, *used, *stored_as, *described).join(schema.tasks, task.id == table.c.task_id)
     query = query.order_by(table.c.sequence).limit(_ROWS_AT_ONCE)
     last = 0
     while rows := connection.execute(query.where(table.c.sequence > last)).all():
@@ -54,22 +55,28 @@ def embedding_problems(connection: Connection) -> Iterator[Problem]:
             yield Problem("embeddings", name, "was changed after it was stored: it is no vector of its model")
 
 
-def _expected(connection: Connection, rows: Any) -> dict[int, dict[str, Any]]:
-    """Returns the current point of each trajectory by its sequence number."""
+def _expected(connection: Connection, rows: Any) -> dict[int, tuple[int, bytes]]:
+    """Returns the sequence number and the bytes of each trajectory's current point, by its sequence number."""
     sequences = {row.id: row.sequence for row in rows}
-    expected = {
-        row.sequence: point_of(row._asdict(), stratum_id(stratum_of(row._asdict(), row)), row.task) for row in rows
+    points: dict[int, tuple[int, Point]] = {
+        row.sequence: (
+            row.sequence,
+            point_of(row._asdict(), stratum_id(stratum_of(row._asdict(), row)), row.task),
+        )
+        for row in rows
     }
     table = schema.evaluations
     query = select(table.c.trajectory_id, table.c.verdict, table.c.score, table.c.sequence)
     for row in connection.execute(
         query.where(table.c.trajectory_id.in_(list(sequences))).order_by(table.c.sequence)
     ):
-        expected[sequences[row.trajectory_id]] |= evaluated(row._asdict())
-    return expected
+        trajectory = sequences[row.trajectory_id]
+        points[trajectory] = row.sequence, points[trajectory][1].evaluated(row._asdict())
+    return {trajectory: (number, point.pack()) for trajectory, (number, point) in points.items()}
 
 
-def _stored(connection: Connection, sequences: list[int]) -> dict[int, dict[str, Any]]:
-    table = schema.points
-    query = select(table).where(table.c.trajectory.in_(sequences), table.c.until.is_(None))
-    return {row.trajectory: dict(row._mapping) for row in connection.execute(query)}
+def _stored(connection: Connection, sequences: list[int]) -> dict[int, tuple[int, bytes]]:
+    table = schema.points.c
+    query = select(table.trajectory, table.sequence, table.packed)
+    query = query.where(table.trajectory.in_(sequences), table.until.is_(None))
+    return {row.trajectory: (row.sequence, row.packed) for row in connection.execute(query)}

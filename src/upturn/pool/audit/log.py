@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, select
 
-from upturn.errors import StoreError
+from upturn.errors import StoreConflictError, StoreError
 from upturn.pool import schema
 from upturn.pool.audit.entry import Entry, entries_of
 from upturn.pool.audit.merkle import HASH_BYTES, TILE_LEVELS, Frontier, TileNode, TreeHead, node_hash, root_of
-from upturn.pool.database import insert_new, log_head, move_log_head
+from upturn.pool.database import insert_new, insert_rows, log_head, move_log_head
 from upturn.pool.row import Values
 
 _HEAD: Values = {"id": 1}
@@ -43,11 +43,13 @@ def append_entries(connection: Connection, stored: Iterable[StoredRows]) -> None
             nodes += frontier.append(hashed)
     if not entries:
         return
-    if insert_new(schema.audit_entries).run(connection, entries).rowcount != len(entries):
+    try:
+        insert_rows(connection, schema.audit_entries, entries)
+    except StoreConflictError as exc:
         raise StoreError(
             f"the audit log has entries after its end, {frontier.size - len(entries)}: something else than Upturn "
             "wrote the pool; `upturn pool validate` names what differs, restore a backup"
-        )
+        ) from exc
     if nodes:
         rows_of_nodes = [{"level": node.level, "position": node.number, "hash": node.hash} for node in nodes]
         insert_new(schema.audit_nodes).run(connection, rows_of_nodes)

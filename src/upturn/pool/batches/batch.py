@@ -5,7 +5,7 @@ bound): the same four give the same points in the same order, whatever was store
 it.
 
 Order: strata that meet the criteria; the number of points in each; equal shares of the combinations that the batch
-is balanced over; about four times as many candidates, drawn by the database; their order by seed and priorities;
+is balanced over; about four times as many candidates, drawn by a hash; their order by seed and priorities;
 the limit for each task and the quality gates. What a combination then lacks is shared among the others.
 """
 
@@ -15,15 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select
+import numpy as np
+from sqlalchemy import Connection, bindparam, func, select
 
 from upturn.errors import StoreError
 from upturn.pool import schema
 from upturn.pool.batches.allocation import allocate
 from upturn.pool.batches.choice import Candidate, is_held_out, limited, ranked, strategy_of
 from upturn.pool.batches.criteria import UNIFORM, Axis, BatchCriteria
-from upturn.pool.batches.draw import Draw, available, candidates, matching_strata, rate_for
-from upturn.pool.points import Stratum
+from upturn.pool.batches.draw import Draw, available, candidates, rate_for
+from upturn.pool.points import PointColumns, Stratum
 from upturn.pool.quality import inspect
 from upturn.pool.reader import Experience, PoolReader
 from upturn.pool.snapshot import find_snapshot, store_snapshot
@@ -80,10 +81,9 @@ def get_batch(
     """Returns a batch of the tenant's points; ``bound`` None = of all that are stored now."""
     with pool.engine.connect() as connection:
         draw = Draw(criteria, tenant, seed, _last(connection, criteria) if bound is None else bound)
-        strata = matching_strata(connection, draw)
-        counts = available(connection, draw, strata) if strata else {}
-    chosen = sorted(_Drawing(pool, draw, strata, counts).chosen(), key=lambda item: item[1].trajectory)
-    return Batch(_points(pool, draw, strata, chosen), sum(counts.values()), draw)
+        points = available(connection, draw)
+    chosen = sorted(_Drawing(pool, draw, points).chosen(), key=lambda item: item[1].trajectory)
+    return Batch(_points(pool, draw, points.strata, chosen), len(points.rows), draw)
 
 
 def _last(connection: Connection, criteria: BatchCriteria) -> int:
@@ -122,12 +122,11 @@ def redraw(pool: PoolReader, snapshot_id: str) -> Batch:
 class _Drawing:
     """The choice of points for one batch."""
 
-    def __init__(
-        self, pool: PoolReader, draw: Draw, strata: Mapping[int, Stratum], counts: Mapping[int, int]
-    ) -> None:
-        self._pool, self._draw, self._criteria = pool, draw, draw.criteria
-        self._strata, self._counts = strata, counts
-        self._groups = {number: _group(strata[number], draw.criteria.balance) for number in counts}
+    def __init__(self, pool: PoolReader, draw: Draw, points: PointColumns) -> None:
+        self._pool, self._draw, self._criteria, self._available = pool, draw, draw.criteria, points
+        counted = np.bincount(points.stratum, minlength=len(points.strata)).tolist()
+        self._counts = {stratum: count for stratum, count in enumerate(counted) if count}
+        self._groups = {stratum: _group(points.strata[stratum], draw.criteria.balance) for stratum in self._counts}
         self._complete = set[_Group]()
         """Groups all of whose points are candidates, because some of them were not enough."""
 
@@ -156,13 +155,12 @@ class _Drawing:
             for number, group in self._groups.items()
             if shares[group]
         }
-        with self._pool.engine.connect() as connection:
-            drawn = candidates(connection, self._draw, rates)
+        drawn = candidates(self._available, self._draw.seed, rates)
         members: dict[_Group, list[Candidate]] = defaultdict(list)
         stratum_of: dict[int, int] = {}
         for number, candidate in drawn:
             stratum_of[candidate.trajectory] = number
-            members[self._groups[number]].append(candidate._replace(family=self._strata[number].family))
+            members[self._groups[number]].append(candidate)
         counts, strategies = Counter[int](), Counter[_Strategy]()
         chosen: dict[_Group, list[tuple[int, Candidate]]] = {}
         for group, share in shares.items():
@@ -215,7 +213,7 @@ def _group(stratum: Stratum, balance: Sequence[Axis]) -> _Group:
 
 
 def _points(
-    pool: PoolReader, draw: Draw, strata: Mapping[int, Stratum], chosen: Sequence[tuple[int, Candidate]]
+    pool: PoolReader, draw: Draw, strata: Sequence[Stratum], chosen: Sequence[tuple[int, Candidate]]
 ) -> tuple[BatchPoint, ...]:
     trajectories = _names(pool, schema.trajectories, [candidate.trajectory for _, candidate in chosen])
     evaluated = [candidate.evaluation for _, candidate in chosen if candidate.evaluation is not None]
@@ -238,9 +236,11 @@ def _points(
 def _names(pool: PoolReader, table: Any, sequences: Sequence[int]) -> dict[int, tuple[str, str]]:
     """Returns the id and the task's id of each record with one of these sequence numbers."""
     names: dict[int, tuple[str, str]] = {}
+    # as one parameter, because SQLAlchemy takes longer to look at 500 of them than the database
+    page: Any = bindparam("page", expanding=True)
+    query = select(table.c.sequence, table.c.id, table.c.task_id).where(table.c.sequence.in_(page))
     with pool.engine.connect() as connection:
         for start in range(0, len(sequences), _PAGE):
-            page = sequences[start : start + _PAGE]
-            query = select(table.c.sequence, table.c.id, table.c.task_id).where(table.c.sequence.in_(page))
-            names.update((row[0], (row[1], row[2])) for row in connection.execute(query))
+            rows: Any = connection.execute(query, {"page": sequences[start : start + _PAGE]}).cursor
+            names.update((row[0], (row[1], row[2])) for row in rows.fetchall())
     return names

@@ -16,13 +16,13 @@ from upturn.pool.database.backend import (
 from upturn.pool.database.location import Location, PoolUrl, location_of, names_pool
 from upturn.pool.database.operator import integrity_problems, operator_transaction, writers_excluded
 from upturn.pool.database.revision import begin_move, bring_to_head, check_head, end_move, is_at_head
+from upturn.pool.database.rows import insert_rows, rows_by_id
 from upturn.pool.database.server import server_settings
 from upturn.pool.database.sqlite import POOL_ENDINGS
 from upturn.pool.database.sqlite_driver import sqlite_error
 from upturn.pool.database.statement import (
     Savepoint,
     Statement,
-    columns_by_id,
     insert_new,
     last_numbers,
     lease_token,
@@ -43,10 +43,10 @@ __all__ = [
     "begin_move",
     "bring_to_head",
     "check_head",
-    "columns_by_id",
     "driver_of",
     "end_move",
     "insert_new",
+    "insert_rows",
     "integrity_problems",
     "is_at_head",
     "last_numbers",
@@ -59,6 +59,7 @@ __all__ = [
     "pool_exists",
     "reading_engine",
     "rejected",
+    "rows_by_id",
     "server_settings",
     "sqlite_error",
     "writers_excluded",

@@ -1,6 +1,6 @@
 """What the pool needs of a database's driver."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from sqlalchemy import Dialect, Table
@@ -22,6 +22,23 @@ class Driver(Protocol):
 
     def execute(self, driver: Any, statement: str, rows: Sequence[Any]) -> Any:  # Any: the driver's types
         """Returns the driver's cursor after running a compiled statement for all rows."""
+        ...
+
+    def has_id(self, table: Table) -> Any:  # Any: of SQLAlchemy
+        """Returns the condition on ``id`` of the query that ``rows_by_id`` runs."""
+        ...
+
+    def rows_by_id(self, driver: Any, query: str, ids: Sequence[Any]) -> Sequence[Any]:
+        """Returns the rows of a compiled query with the condition ``has_id`` for all ids."""
+        ...
+
+    @property
+    def can_copy(self) -> bool:
+        """Whether ``copy_rows`` is faster than to insert each row."""
+        ...
+
+    def copy_rows(self, driver: Any, table: Table, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Inserts rows that are new, with values for all columns; returns False if the key of one is stored."""
         ...
 
     def can_undo(self, driver: Any) -> bool:

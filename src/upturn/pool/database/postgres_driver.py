@@ -1,9 +1,10 @@
 """The driver of PostgreSQL: psycopg."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Table
+from sqlalchemy import BigInteger, Float, Integer, LargeBinary, Table, Text, any_, bindparam
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
@@ -49,6 +50,30 @@ class PostgresDriver:
             cursor.executemany(statement, rows)
         return cursor
 
+    def has_id(self, table: Table) -> Any:
+        """Returns the condition for a list of ids."""
+        return table.c.id == any_(bindparam("ids", type_=postgresql.ARRAY(table.c.id.type)))
+
+    def rows_by_id(self, driver: Any, query: str, ids: Sequence[Any]) -> Sequence[Any]:
+        """Returns the rows with these ids, with one statement."""
+        rows: list[Any] = driver.execute(query, {"ids": list(ids)}).fetchall()
+        return rows
+
+    can_copy = True
+
+    def copy_rows(self, driver: Any, table: Table, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Sends the rows in one stream: an INSERT for each takes four times as long here and in the server."""
+        names, types = _columns(table)
+        statement = f"COPY {table.name} ({', '.join(map(_quoted, names))}) FROM STDIN (FORMAT BINARY)"
+        try:
+            with driver.cursor() as cursor, cursor.copy(statement) as copy:
+                copy.set_types(types)
+                for row in rows:
+                    copy.write_row([row[name] for name in names])
+        except psycopg.errors.UniqueViolation:
+            return False
+        return True
+
     def can_undo(self, driver: Any) -> bool:
         """Returns False if the connection is lost, and with it the transaction."""
         return not self.is_lost(driver) and driver.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
@@ -76,6 +101,20 @@ class PostgresDriver:
         if state is None and "authentication failed" in str(error):
             return _ADVICE["28"]
         return (None if state is None else _advice_of(state)) or _NO_STATE
+
+
+_TYPES = {Text: "text", BigInteger: "int8", Integer: "int4", Float: "float8", LargeBinary: "bytea"}
+"""The server's names of the types of our columns."""
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+@cache
+def _columns(table: Table) -> tuple[list[str], list[str]]:
+    """Returns the names and the server's types of the columns."""
+    return list(table.c.keys()), [_TYPES[type(column.type)] for column in table.c]
 
 
 def _advice_of(state: str) -> str | None:

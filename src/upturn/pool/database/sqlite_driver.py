@@ -1,10 +1,10 @@
 """The driver of SQLite."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Table
+from sqlalchemy import Table, bindparam
 from sqlalchemy.dialects import sqlite
 
 from upturn.errors import StoreError
@@ -32,6 +32,21 @@ class SqliteDriver:
     def execute(self, driver: Any, statement: str, rows: Sequence[Any]) -> Any:
         """Returns the cursor after running the statement for all rows."""
         return driver.execute(statement, rows[0]) if len(rows) == 1 else driver.executemany(statement, rows)
+
+    def has_id(self, table: Table) -> Any:
+        """Returns the condition for one id: a query in the same process takes microseconds."""
+        return table.c.id == bindparam("id")
+
+    def rows_by_id(self, driver: Any, query: str, ids: Sequence[Any]) -> Sequence[Any]:
+        """Returns the rows with these ids."""
+        found = (driver.execute(query, (record_id,)).fetchone() for record_id in ids)
+        return [row for row in found if row is not None]
+
+    can_copy = False
+
+    def copy_rows(self, driver: Any, table: Table, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Is not called."""
+        raise NotImplementedError
 
     def can_undo(self, driver: Any) -> bool:
         """Returns False if SQLite aborted the transaction."""

@@ -43,14 +43,30 @@ class Statement:
             values = [[row[name] for name in names] for row in rows]
         else:
             values = [{name: row[name] for name in names} for row in rows]
-        try:
+        with translated(backend):
             return backend.driver.execute(driver_of(connection), text, values)
-        except Exception as exc:
-            if backend.driver.is_refusal(exc):
-                raise rejected(exc) from exc
-            if backend.driver.is_bug(exc):
-                raise
-            raise unusable(backend, exc) from exc
+
+    def compiled(self, backend: Backend) -> tuple[str, tuple[str, ...]]:
+        """Returns its text, and the names of its parameters in their order."""
+        return _compiled(self, backend)[:2]
+
+
+class translated:  # noqa: N801  used as a function; a generator would take twice as long
+    """Turns the driver's errors in a block into StoreErrors."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if not isinstance(error, Exception):
+            return
+        if self._backend.driver.is_refusal(error):
+            raise rejected(error) from error
+        if not self._backend.driver.is_bug(error):
+            raise unusable(self._backend, error) from error
 
 
 _KNOWN: dict[tuple[Statement, str], _Compiled] = {}
@@ -76,13 +92,6 @@ def rejected(reason: object) -> StoreError:
 def insert_new(table: Table) -> Statement:
     """Inserts rows; one whose id is stored already changes nothing. The cursor's ``rowcount`` is of new rows."""
     return Statement(lambda driver: driver.insert(table))
-
-
-@cache
-def columns_by_id(table: Table, columns: tuple[str, ...]) -> Statement:
-    """Reads these columns of the row with the given ``id``."""
-    query = select(*(table.c[name] for name in columns)).where(table.c.id == bindparam("id"))
-    return Statement(lambda _: query)
 
 
 @cache

@@ -1,11 +1,14 @@
 """The successes of a tenant: what may be found, read from the narrow tables and the tasks' instructions."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from math import isnan
+from typing import NamedTuple
 
 from pydantic_core import from_json
 from sqlalchemy import Engine, func, select
 
+from upturn.pool.points import VERDICTS, Point, field_among
 from upturn.pool.schema import points, strata, tasks
 
 MOST_SUCCESSES = 200_000
@@ -42,23 +45,24 @@ def read_successes(
 
     ``families``: () = all. ``bound``: only those up to this sequence number of the pool; None = all.
     """
-    conditions: list[Any] = [strata.c.tenant == tenant, strata.c.split == "train", points.c.verdict == "success"]
-    if bound is not None:
-        conditions.append(points.c.sequence <= bound)
+    wanted = select(strata.c.id).where(strata.c.tenant == tenant, strata.c.split == "train")
     if families:
-        conditions.append(strata.c.family.in_(families))
-    columns = (points.c.task, points.c.trajectory, points.c.score, points.c.written_tokens, points.c.sequence)
-    query = (
-        select(*columns, points.c.until)
-        .join_from(points, strata, strata.c.id == points.c.stratum)
-        .where(*conditions)
-        .order_by(points.c.sequence.desc())
-        .limit(MOST_SUCCESSES)
-    )
+        wanted = wanted.where(strata.c.family.in_(families))
+    query = select(points.c.packed, points.c.sequence, points.c.until).order_by(points.c.sequence.desc())
+    query = query.where(*field_among("verdict", [VERDICTS.index("success")]))
+    if bound is not None:
+        query = query.where(points.c.sequence <= bound)
     with engine.connect() as connection:
-        rows = connection.execute(query).all()
-    # without a score, a success is a whole one
-    return [Success(row[0], row[1], 1.0 if row[2] is None else row[2], *row[3:]) for row in reversed(rows)]
+        ids = set(connection.execute(wanted).scalars())
+        rows = connection.execute(query.where(*field_among("stratum", sorted(ids))))
+        read = ((Point.unpack(packed), since, until) for packed, since, until in rows)
+        latest = list(islice((row for row in read if row[0].stratum in ids), MOST_SUCCESSES))
+    return [_success(*row) for row in reversed(latest)]
+
+
+def _success(point: Point, since: int, until: int | None) -> Success:
+    score = 1.0 if isnan(point.score) else point.score  # without a score, a success is a whole one
+    return Success(point.task, point.trajectory, score, point.written_tokens, since, until)
 
 
 def last_point(engine: Engine) -> int:

@@ -1,13 +1,12 @@
 """Success, tokens and time of trajectories over the time at which they were recorded."""
 
-from collections import defaultdict
 from typing import NamedTuple
 
-from sqlalchemy import select
+import numpy as np
 
-from upturn.pool import schema
+from upturn.pool.points import VERDICTS, select_points
 from upturn.pool.reader import PoolReader
-from upturn.pool.selection import EVERYTHING, Scope, Selection, select_trajectories
+from upturn.pool.selection import EVERYTHING, Scope, Selection
 
 HOUR, DAY, WEEK = 3_600, 86_400, 604_800
 _MOST_PERIODS = 60
@@ -35,28 +34,27 @@ def history(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHIN
 
     They are hours, days or weeks: the shortest of which at most 60 cover the time, or weeks.
     """
-    table = schema.trajectories
-    selected = select_trajectories(selection, tenant, until=2**62).subquery("selected")
-    columns = (table.c.prompt_tokens, table.c.written_tokens, table.c.seconds)
-    query = select(table.c.recorded_at, selected.c.verdict, *columns).join(
-        selected, selected.c.trajectory_id == table.c.id
-    )
     with pool.engine.connect() as connection:
-        rows = connection.execute(query).all()
-    if not rows:
+        points = select_points(connection, selection, tenant=tenant)
+    times = points.column("recorded_at")
+    if not len(times):
         return ()
-    times = [row.recorded_at for row in rows]
-    covered = max(times) - min(times)
+    covered = float(times.max() - times.min())
     length = next((length for length in (HOUR, DAY) if covered <= length * _MOST_PERIODS), WEEK)
-    sums = defaultdict[int, list[float]](lambda: [0.0] * 6)
-    for row in rows:
-        entry = sums[int(row.recorded_at // length) * length]
-        values = (1, row.verdict == "success", row.verdict == "missing", *row[2:])
-        for index, value in enumerate(values):
-            entry[index] += float(value)
+    starts, place = np.unique(times // length, return_inverse=True)
+    verdicts = points.rows["verdict"]
+    columns = (
+        np.ones(len(times)),
+        verdicts == VERDICTS.index("success"),
+        verdicts == VERDICTS.index("missing"),
+        points.rows["prompt_tokens"],
+        points.rows["written_tokens"],
+        points.rows["seconds"],
+    )
+    sums = [np.bincount(place, weights=column).tolist() for column in columns]
     periods: list[Period] = []
-    for start, (*counts, work_seconds) in sorted(sums.items()):
-        trajectories, successes, missing, prompt_tokens, written_tokens = map(int, counts)
-        tokens = (prompt_tokens, written_tokens)
-        periods.append(Period(start, length, trajectories, successes, missing, *tokens, work_seconds))
+    for start, *counts, work_seconds in zip(starts.tolist(), *sums, strict=True):
+        trajectories, successes, missing, prompt, written = map(int, counts)
+        begin = int(start) * length
+        periods.append(Period(begin, length, trajectories, successes, missing, prompt, written, work_seconds))
     return tuple(periods)

@@ -1,4 +1,4 @@
-"""Statistics of a selection of the pool, computed by the database.
+"""Statistics of a selection of the pool, computed from its points in numpy.
 
 A group is all selected trajectories of one task by one agent version. pass^k is the probability that k trajectories
 of a group, drawn without replacement, all succeed, averaged over groups with at least k trajectories: C(c, k) /
@@ -6,16 +6,20 @@ C(n, k) for c successes in n trajectories (τ-bench, arXiv 2406.12045, section 3
 success in every rate and is reported separately. If nothing is evaluated, there is no rate.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from math import comb
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Subquery, case, func, select
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import func, select
 
 from upturn.pool import schema
+from upturn.pool.points import VERDICTS, PointColumns, Stratum, select_points
 from upturn.pool.reader import PoolReader
-from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope, select_trajectories
-from upturn.records import EvaluationVerdict, Result
+from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope
+from upturn.records import Result
 
 LARGEST_K = 8
 """Largest k of pass^k; for larger k there are usually few groups."""
@@ -134,110 +138,112 @@ def call_cost(pool: PoolReader, *, tenant: Scope) -> float | None:
     table = schema.calls
     query = select(func.sum(table.c.cost_usd)).where(*in_scope(table.c.tenant, tenant))
     with pool.engine.connect() as connection:
-        return _float(connection.execute(query).scalar())
+        total = connection.execute(query).scalar()
+    return None if total is None else float(total)
 
 
 def statistics(pool: PoolReader, *, tenant: Scope, selection: Selection = EVERYTHING) -> Statistics:
     """Returns the statistics of the selected trajectories, all from one state of the pool."""
-    table = schema.trajectories
-    # One transaction reads one state of the pool, so the sequence numbers need no limit.
-    selected = select_trajectories(selection, tenant, until=2**62).subquery("selected")
-    points = (
-        select(
-            table.c.task_id,
-            table.c.agent_version,
-            table.c.turn_count,
-            table.c.tool_turns,
-            table.c.outcome,
-            selected.c.family,
-            selected.c.verdict,
-            selected.c.score,
-        )
-        .join(selected, selected.c.trajectory_id == table.c.id)
-        .subquery("points")
-    )
     with pool.engine.connect() as connection:
-        return _gather(connection, points)
-
-
-def _gather(connection: Connection, points: Subquery) -> Statistics:
-    totals = connection.execute(_totals(points)).one()
-    sizes = connection.execute(_sizes(points)).all()
+        points = select_points(connection, selection, tenant=tenant)
+    verdicts = points.column("verdict")
+    succeeded, failed = verdicts == VERDICTS.index("success"), verdicts == VERDICTS.index("failure")
+    successes, failures = int(succeeded.sum()), int(failed.sum())
+    turns = points.column("turn_count")
+    sizes, tasks = _sizes(points, succeeded)
     comparable = [row for row in sizes if row.scored >= 2]
-    evaluated = totals.successes + totals.failures
+    strata = _by_stratum(points, succeeded, verdicts == VERDICTS.index("missing"))
+    outcomes = _summed(strata, lambda stratum: stratum.outcome)
     return Statistics(
-        trajectories=totals.trajectories,
-        tasks=totals.tasks,
+        trajectories=len(turns),
+        tasks=tasks,
         groups=sum(row.groups for row in sizes),
-        turns=totals.turns,
-        with_tools=totals.with_tools,
-        successes=totals.successes,
-        failures=totals.failures,
-        missing=totals.trajectories - evaluated,
-        pass_k=_pass_k([(row.n, row.successes, row.groups) for row in sizes]) if evaluated else (),
+        turns=int(turns.sum(dtype=np.int64)),
+        with_tools=int((points.rows["tool_turns"] > 0).sum()),
+        successes=successes,
+        failures=failures,
+        missing=len(turns) - successes - failures,
+        pass_k=_pass_k([(row.n, row.successes, row.groups) for row in sizes]) if successes + failures else (),
         histograms=_histograms(sizes),
         comparable_groups=sum(row.groups for row in comparable),
         zero_variance_groups=sum(row.groups for row in comparable if row.is_flat),
-        success_turns=_float(totals.success_turns),
-        failure_turns=_float(totals.failure_turns),
-        families=tuple(FamilyStatistics(*row) for row in connection.execute(_by(points, "family"))),
-        agents=tuple(AgentStatistics(*row) for row in connection.execute(_by(points, "agent_version"))),
-        outcomes={row.outcome: row.trajectories for row in connection.execute(_outcomes(points))},
+        success_turns=_mean(turns[succeeded]),
+        failure_turns=_mean(turns[failed]),
+        families=tuple(FamilyStatistics(*row) for row in sorted(_summed(strata, lambda stratum: stratum.family))),
+        agents=tuple(
+            AgentStatistics(*row) for row in sorted(_summed(strata, lambda stratum: stratum.agent_version))
+        ),
+        outcomes={name: count for name, count, *_ in sorted(outcomes, key=lambda row: (-row[1], row[0]))},
     )
 
 
-def _float(value: Any) -> float | None:
-    """Returns a mean as a float; some databases return decimals."""
-    return None if value is None else float(value)
+def _mean(turns: NDArray[Any]) -> float | None:
+    """Returns None for no turns."""
+    return float(turns.mean()) if len(turns) else None
 
 
-def _number_of(points: Subquery, verdict: EvaluationVerdict) -> Any:
-    """Returns the number of points with this verdict, also for no points."""
-    return func.coalesce(func.sum(case((points.c.verdict == verdict, 1), else_=0)), 0)
+class _Sizes(NamedTuple):
+    """How many groups look alike."""
+
+    n: int
+    """Trajectories of each."""
+    successes: int
+    scored: int
+    """Trajectories with a score."""
+    is_flat: int
+    """1 = all scores are equal, and there are some."""
+    groups: int
 
 
-def _totals(points: Subquery) -> Any:
-    def mean_turns(verdict: EvaluationVerdict) -> Any:
-        return func.avg(case((points.c.verdict == verdict, points.c.turn_count)))
-
-    return select(
-        func.count().label("trajectories"),
-        func.count(points.c.task_id.distinct()).label("tasks"),
-        func.coalesce(func.sum(points.c.turn_count), 0).label("turns"),
-        func.coalesce(func.sum(case((points.c.tool_turns > 0, 1), else_=0)), 0).label("with_tools"),
-        _number_of(points, "success").label("successes"),
-        _number_of(points, "failure").label("failures"),
-        mean_turns("success").label("success_turns"),
-        mean_turns("failure").label("failure_turns"),
-    ).select_from(points)
-
-
-def _sizes(points: Subquery) -> Any:
-    """Returns the number of groups by size, successes, number of scores, and whether all scores are equal."""
-    grouped = (
-        select(
-            func.count().label("n"),
-            _number_of(points, "success").label("successes"),
-            func.count(points.c.score).label("scored"),
-            case((func.max(points.c.score) == func.min(points.c.score), 1), else_=0).label("is_flat"),
-        )
-        .group_by(points.c.task_id, points.c.agent_version)
-        .subquery("grouped")
-    )
-    shape = (grouped.c.n, grouped.c.successes, grouped.c.scored, grouped.c.is_flat)
-    return select(*shape, func.count().label("groups")).group_by(*shape).order_by(*shape)
+def _sizes(points: PointColumns, succeeded: NDArray[np.bool_]) -> tuple[list[_Sizes], int]:
+    """Returns the number of groups by their shape, in the order of the shapes, and the number of tasks."""
+    versions = {stratum.agent_version: number for number, stratum in enumerate(points.strata)}
+    version = np.array([versions[stratum.agent_version] for stratum in points.strata], np.int64)[points.stratum]
+    task = points.column("task")
+    if not len(task):
+        return [], 0
+    order = np.lexsort((version, task))
+    task, version, score = task[order], version[order], points.column("score")[order]
+    is_next_task = np.diff(task, prepend=task[0] - 1) != 0
+    starts = np.flatnonzero(is_next_task | (np.diff(version, prepend=-1) != 0))
+    n = np.diff(starts, append=len(task))
+    successes = np.add.reduceat(succeeded[order], starts, dtype=np.int64)
+    scored = np.add.reduceat(~np.isnan(score), starts, dtype=np.int64)
+    is_flat = np.fmax.reduceat(score, starts) == np.fmin.reduceat(score, starts)  # NaN differs from itself
+    shapes = (n, successes, scored, is_flat.astype(np.int64))
+    _, first, count = np.unique(_codes(shapes), return_index=True, return_counts=True)
+    rows = zip(*(column[first].tolist() for column in shapes), count.tolist(), strict=True)
+    return sorted(_Sizes(*row) for row in rows), int(is_next_task.sum())
 
 
-def _by(points: Subquery, column: str) -> Any:
-    """Returns the number of points, successes and missing verdicts by the values of a column."""
-    key = points.c[column]
-    numbers = (func.count(), _number_of(points, "success"), _number_of(points, "missing"))
-    return select(key, *numbers).group_by(key).order_by(key)
+def _codes(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Returns a number for each row that only equal rows share."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        codes = np.unique(codes * (int(column.max()) + 1) + column, return_inverse=True)[1]
+    return codes
 
 
-def _outcomes(points: Subquery) -> Any:
-    number = func.count().label("trajectories")
-    return select(points.c.outcome, number).group_by(points.c.outcome).order_by(number.desc(), points.c.outcome)
+_Counted = tuple[str, int, int, int]
+"""A name with its trajectories, successes and missing verdicts."""
+
+
+def _by_stratum(
+    points: PointColumns, succeeded: NDArray[np.bool_], missing: NDArray[np.bool_]
+) -> list[tuple[Stratum, list[int]]]:
+    size = len(points.strata)
+    masks = (slice(None), succeeded, missing)
+    counts = np.stack([np.bincount(points.stratum[mask], minlength=size) for mask in masks], axis=1)
+    return [pair for pair in zip(points.strata, counts.tolist(), strict=True) if pair[1][0]]
+
+
+def _summed(strata: Sequence[tuple[Stratum, list[int]]], name_of: Callable[[Stratum], str]) -> list[_Counted]:
+    sums = defaultdict[str, list[int]](lambda: [0, 0, 0])
+    for stratum, counts in strata:
+        sums[name_of(stratum)] = [
+            before + count for before, count in zip(sums[name_of(stratum)], counts, strict=True)
+        ]
+    return [(name, total, successes, missing) for name, (total, successes, missing) in sums.items()]
 
 
 def _pass_k(sizes: Sequence[tuple[int, int, int]]) -> tuple[PassK, ...]:
@@ -252,7 +258,7 @@ def _pass_k(sizes: Sequence[tuple[int, int, int]]) -> tuple[PassK, ...]:
     return tuple(entries)
 
 
-def _histograms(sizes: Sequence[Any]) -> Mapping[int, Mapping[int, int]]:
+def _histograms(sizes: Sequence[_Sizes]) -> Mapping[int, Mapping[int, int]]:
     histograms: dict[int, dict[int, int]] = {}
     for row in sizes:
         by_successes = histograms.setdefault(row.n, dict.fromkeys(range(row.n + 1), 0))
