@@ -75,6 +75,7 @@ ELSEWHERE = {
     "sandbox.md: from upturn.environments.sandbox import Bubblewrap, sandbox_environment": (
         f"{SANDBOX}::test_the_pages_example_works"
     ),
+    "sandbox.md: import tempfile": "tests/environments/sandbox/test_session.py::test_the_pages_example_works",
     "programs.md: import httpx2": "tests/agents/program/test_program.py::test_the_pages_example_works",
     "environments.md: import gymnasium": f"{ADAPTERS}::test_the_gymnasium_example_works",
     "environments.md: import uvicorn": f"{ADAPTERS}::test_the_openenv_example_works",
