@@ -23,7 +23,7 @@ def bench_pool(  # noqa: PLR0913  a command's parameters are its options
         list[str] | None,
         typer.Option("--backend", help="sqlite or postgresql; repeatable. Default: all."),
     ] = None,
-    folder: Folder = Path("benchmark-pool"),
+    folder: Folder = Path("runs/bench-pool"),
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
@@ -40,8 +40,14 @@ def bench_pool(  # noqa: PLR0913  a command's parameters are its options
     check_names(only or (), MEASUREMENTS)
     plan = replace(QUICK, log=print_message)
     if not quick:
-        parts = {"rows": rows, "early_rows": rows // 10, "window": rows // 50, "kills": kills, "repetitions": reps}
-        plan = Plan(**parts, log=print_message)
+        plan = Plan(
+            rows=rows,
+            early_rows=rows // 10,
+            window=rows // 50,
+            kills=kills,
+            repetitions=reps,
+            log=print_message,
+        )
     again = f"python -m benchmarks pool --folder {quote(str(folder))}, and the other options as before"
     with resume_hint(again), backends() as available:
         check_names(backend or (), available)

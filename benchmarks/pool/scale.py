@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ def _seconds(database: Database, work: Callable[[], object]) -> _Seconds:
 
 
 def _times(plan: Plan, database: Database, work: Callable[[int], object]) -> list[_Seconds]:
-    return [_seconds(database, lambda seed=seed: work(seed)) for seed in range(plan.repetitions)]
+    return [_seconds(database, partial(work, seed)) for seed in range(plan.repetitions)]
 
 
 def _both(name: str, times: Sequence[_Seconds], bar: Bar | None = None) -> tuple[Result, Result]:

@@ -1,4 +1,4 @@
-"""A pool's file, or its log of writes, that is cut off anywhere is an earlier state or is refused; never a mixture."""
+"""A pool's file, or its log of writes, that is cut off anywhere is an earlier state or is refused; no mixture."""
 
 import shutil
 import sqlite3
