@@ -203,6 +203,8 @@ def distributed_names() -> dict[str, Any]:
 
 NAMES: dict[str, Callable[[], dict[str, Any]]] = {
     "evaluation.md: from random import Random": dict,
+    "evaluation.md: from upturn.rewards.judging import Pair, compare_pairs, label_accuracy, measure_biases, "
+    "rogan_gladen": dict,
     "evaluation.md: from upturn.rewards import Gate, Rubric, Sequential, WeightedSum": dict,
     "evaluation.md: from upturn.rewards.difference import compare_patch, minimal_difference": dict,
     "sandbox.md: import asyncio": dict,
@@ -248,6 +250,8 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert names["score"] == pytest.approx(0.75 - 0.1 / 4)
     if "smallest" in names:
         assert (names["smallest"].edits, names["patch"].edits) == (1, 12)
+    if "rate" in names:
+        assert (names["accuracy"], round(names["rate"].mean, 3)) == (0.5, 0.571)
     if "match" in names:
         assert [(fault.kind, fault.parameter) for fault in names["match"].faults] == [("type", "days")]
     if "estimate" in names:

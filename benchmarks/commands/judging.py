@@ -7,7 +7,7 @@ import typer
 from benchmarks.commands.options import AsJson, Only, Quick, emit_and_exit, select_parts
 from upturn.records import JsonValue, Result
 
-PARTS = ("difference",)
+PARTS = ("difference", "calls", "judges")
 
 
 def bench_judging(
@@ -17,11 +17,11 @@ def bench_judging(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the difference of programs on changes of the standard library's files."""
+    """Measure the difference of programs, the matcher of tool calls, and judges with chosen biases."""
     results: list[Result] = []
     details: dict[str, JsonValue] = {"seed": seed}
     for part in select_parts(PARTS, only):
-        measure = {"difference": _difference}[part]
+        measure = {"difference": _difference, "calls": _calls, "judges": _judges}[part]
         measured, more = measure(seed, quick=quick)
         results += measured
         details |= more
@@ -42,3 +42,20 @@ def _difference(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, Json
     statements, missed = measure_one_statement(library_files(60 if quick else 6), 1 if quick else 2, seed)
     formatting, formatted = measure_formatting(library_files(60 if quick else 3))
     return [*results, *statements, formatting], {"missed": list[JsonValue]([*missed, *formatted][:20])}
+
+
+def _calls(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, JsonValue]]:
+    from benchmarks.judging.calls import measure_calls
+
+    return measure_calls(20 if quick else 1_000, seed), {}
+
+
+def _judges(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, JsonValue]]:
+    from benchmarks.judging.judges import measure_calibration, measure_meters, measure_protocol
+
+    repetitions, pairs = (1, 120) if quick else (20, 400)
+    results = measure_meters(repetitions, 120 if quick else 300, seed) + measure_protocol(pairs * 3, seed)
+    results += measure_calibration(20 if quick else 5_000, 400, seed)
+    if quick:  # too few for a bar
+        results = [result for result in results if result.bar is None]
+    return results, {}

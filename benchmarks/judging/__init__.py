@@ -1,4 +1,4 @@
-"""Measurements of what grades work: the size of a change.
+"""Measurements of what grades work: the size of a change, tool calls, judges.
 
 ``mutations`` makes changes of one statement, ``difference`` measures how they are seen, and the time of a pair of
-files."""
+files. ``calls`` measures the matcher of calls, ``judges`` the meters and the protocol on a ``scripted_judge``."""

@@ -85,6 +85,10 @@ class FileFormatError(UpturnError, ValueError):
     """A file cannot be read in its expected format, or content cannot be written in that format."""
 
 
+class SharingError(UpturnError, PermissionError):
+    """A tenant's records were to be used without its consent."""
+
+
 class RoutingError(UpturnError, RuntimeError):
     """No agent is eligible for a task."""
 

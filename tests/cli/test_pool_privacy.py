@@ -72,3 +72,42 @@ def test_an_anonymised_import_stores_no_personal_data_not_even_of_unusable_lines
     assert values(run_json("pool", "export", "--pool", path, "--out", tmp_path / "out"))["anonymised"] == 0
     again = run_json("ingest", file, "--format", "chat", "--pool", path, "--anonymise", exit_code=1)
     assert again["is_repeated"]
+
+
+def test_a_policy_is_shown_changed_and_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "pool.db"
+    refused = run("pool", "policy", "--pool", path, "--anonymise", "write")
+    assert (refused.exit_code, path.exists()) == (1, False)
+    assert "needs its reason; give --why" in str(refused.exception)
+    wrong = run("pool", "policy", "--pool", path, "--anonymise", "never", "--why", "contract")
+    assert "--anonymise must be one of export, write, got 'never'" in str(wrong.exception)
+    options = ("--pool", path, "--tenant", "shop", "--who", "ada", "--why", "contract")
+    run("pool", "policy", *options, "--anonymise", "write")
+    shown = run_json("pool", "policy", *options, "--replace-by", "pseudonyms")
+    assert (shown["tenant"], shown["anonymise"], shown["replace_by"]) == ("shop", "write", "pseudonyms")
+    assert run_json("pool", "policy", "--pool", path)["anonymise"] == "export"
+    with Pool.open(path, read_only=True) as pool:
+        assert [act.what for act in admin_acts(pool.engine, tenant="shop")] == [
+            "policy set anonymise=write",
+            "policy set replace_by=pseudonyms",
+        ]
+    assert values(run_json("pool", "validate", "--pool", path))["changed_records"] == 0
+
+
+def test_imports_of_a_tenant_that_anonymises_at_write_hold_no_original(tmp_path: Path) -> None:
+    raw, path = tmp_path / "raw.db", tmp_path / "pool.db"
+    run("ingest", CHATS, "--format", "chat", "--pool", raw)
+    export, feedback = tmp_path / "raw.jsonl", tmp_path / "feedback.jsonl"
+    run("pool", "export", "--pool", raw, "--raw", "--out", export)
+    run("pool", "policy", "--pool", path, "--anonymise", "write", "--why", "contract")
+    refused = run("pool", "import", export, "--pool", path)
+    assert refused.exit_code == 1
+    assert "is a raw export" in str(refused.exception)
+    run("ingest", CHATS, "--format", "chat", "--pool", path)
+    with Pool.open(path, read_only=True) as pool:
+        trajectory = next(iter(pool.trajectories(tenant="default"))).id
+    line = '{"trajectory": "%s", "thumbs": 1, "comment": "ask ruth.klein@gmail.com"}'
+    feedback.write_text(line % trajectory)
+    assert run("ingest", feedback, "--format", "feedback", "--pool", path).exit_code == 0
+    assert b"ruth.klein@gmail.com" in raw.read_bytes()
+    assert b"ruth.klein" not in path.read_bytes()

@@ -7,8 +7,9 @@ from types import ModuleType
 import pytest
 
 from benchmarks.errands import MODEL
+from tests.pool.conftest import share
 from upturn.config import AgentConfig, Config
-from upturn.errors import TrainingError
+from upturn.errors import SharingError, TrainingError
 from upturn.loop.progress import NoProgress
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run.context import open_run, version_of
@@ -44,6 +45,32 @@ def config(desk: ModuleType, folder: Path, *lines: str, **pool: object) -> Confi
         assert ingest(opened, file, IngestOptions()).bad == 0
     settings: Config = desk.config(("solver",), pool={"path": str(folder / "shared.db"), **pool})
     return settings
+
+
+def test_successes_of_other_tenants_are_demonstrations_without_what_identifies_anybody(
+    desk: ModuleType, tmp_path: Path
+) -> None:
+    settings = config(desk, tmp_path, line("done", 1.0), imported_families=["chat"], learn_from=["bank"])
+    file = tmp_path / "bank.jsonl"
+    file.write_text("\n".join(line(f"wrote {name}@corp.de", 1.0) for name in ("maria", "jonas")))
+    with Pool.open(tmp_path / "shared.db") as opened:
+        for tenant in ("bank", "clinic"):
+            ingest(opened, file, IngestOptions("chat", tenant))
+    with (
+        desk.opened(tmp_path / "refused", settings) as context,
+        pytest.raises(SharingError, match="'bank' has not"),
+    ):
+        take_training_snapshot(context, others=["bank"])
+    with Pool.open(tmp_path / "shared.db") as opened:
+        share(opened, "bank")
+    with desk.opened(tmp_path / "run", settings) as context:
+        snapshot = take_training_snapshot(context, others=["bank"])
+        worker = PolicyWorker(context.runtime, version_of(NANO))
+        rendered = render_demonstrations(context, snapshot, worker)
+    texts = [worker.renderer.read(row.token_ids).text for item in rendered for row in item.rows]
+    assert snapshot.tenants == ("bank", "default")
+    assert sorted(text.count("<EMAIL>") for text in texts) == [0, 1, 1]
+    assert not any("corp.de" in text for text in texts)
 
 
 PICTURE = [{"type": "image_url", "image_url": {"url": "x"}}]

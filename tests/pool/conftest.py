@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from upturn.pool import Location, Pool
+from upturn.pool.access import set_policy
 from upturn.records import (
     Action,
     Evaluation,
@@ -20,6 +21,12 @@ from upturn.records import (
 )
 
 Point = tuple[Task, Trajectory, Evaluation]
+
+
+def share(pool: Pool, *tenants: str, is_shared: bool = True) -> None:
+    """Lets other tenants train on the records of these, or ends it."""
+    for tenant in tenants:
+        set_policy(pool, {"share": is_shared}, tenant=tenant, who="ana", why="contract", when=1.0)
 
 
 def build_point(

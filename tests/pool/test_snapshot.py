@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pool.conftest import share
 from upturn.errors import StoreError, UnknownNameError
 from upturn.pool import Experience, Pool, Selection
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
@@ -47,6 +48,7 @@ def test_snapshot_of_listed_trajectories_stores_their_criteria(pool: Pool, make_
 
 def test_other_evidence_criteria_or_tenants_have_another_id(pool: Pool, make_point: MakePoint) -> None:
     add(pool, make_point("a"), make_point("b", tenant="bob"))
+    share(pool, "bob", "default")
     ids = {take_snapshot(pool, tenants=["default"]).id, take_snapshot(pool, tenants=["bob", "default"]).id}
     ids.add(take_snapshot(pool, tenants=["default"], selection=SUCCESSES).id)
     add(pool, make_point("c"))
@@ -70,6 +72,7 @@ def test_snapshot_is_read_unchanged(pool: Pool, make_point: MakePoint) -> None:
 def test_tenants_read_only_their_own_part(pool: Pool, make_point: MakePoint) -> None:
     own, other = make_point("a", tenant="ada"), make_point("b", tenant="bob")
     add(pool, own, other)
+    share(pool, "ada", "bob")
     snapshot = take_snapshot(pool, tenants=["bob", "ada"])
     assert snapshot.tenants == ("ada", "bob")
     assert list(experiences_in(pool, snapshot.id, tenant="ada")) == [Experience(*own)]

@@ -129,12 +129,17 @@ class PoolConfig(Settings):
     """Bounds of what is kept, which `upturn pool prune` applies. Empty = everything is kept."""
     imported_families: tuple[Name, ...] = ()
     """Families of imported conversations that supervised and preference training use, besides the trained ones."""
+    learn_from: tuple[Name, ...] = ()
+    """Other tenants whose anonymised successes supervised training uses besides those of ``tenant``. Each must have
+    opted in (docs/privacy.md). What is trained serves ``tenant`` only."""
 
     def problems(self) -> Iterator[str | None]:
         """Yields what is wrong with a URL, without the URL, which may have a password."""
         tenants = [rule.tenant for rule in self.retention]
         twice = sorted({tenant for tenant in tenants if tenants.count(tenant) > 1})
         yield f"retention has several rules for tenant {twice[0]!r}; keep one" if twice else None
+        if self.tenant in self.learn_from or len(set(self.learn_from)) < len(self.learn_from):
+            yield f"learn_from must name each tenant other than {self.tenant!r} once, got {self.learn_from!r}"
         if not is_database_url(self.path):
             return
         scheme = self.path.partition("://")[0]

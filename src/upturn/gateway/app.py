@@ -84,7 +84,7 @@ def build_app(parts: Parts) -> FastAPI:
         feedback_routes(service, parts.guard, parts.observer, parts.learn, metrics=settings.metrics),
         state_routes(service, parts.guard, metrics=settings.metrics),
         episode_routes(service, parts.guard, parts.learn),
-        trace_routes(service.pool, parts.guard, max_body_bytes=settings.max_body_bytes),
+        trace_routes(service, parts.guard, max_body_bytes=settings.max_body_bytes),
         health_routes(service, parts.guard, parts.observer.metrics),
         task_routes(parts.tasks, parts.guard),
         *parts.further,

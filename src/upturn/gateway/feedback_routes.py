@@ -73,6 +73,7 @@ def feedback_routes(
         client = guard.client(request.scope, "feedback")
         try:
             opinion = _opinion(body)
+            opinion = opinion._replace(comment=service.border.stored_text(opinion.comment, tenant=client.tenant))
             receipt = await accept_feedback(
                 service.pool, service.log, opinion, client, metrics=metrics, is_answering=service.is_answering
             )

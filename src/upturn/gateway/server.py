@@ -25,6 +25,7 @@ from upturn.gateway.operations import (
     Source,
     admin_routes,
     agent_routes,
+    policy_routes,
     release_routes,
     router_routes,
 )
@@ -94,7 +95,8 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         guard, budgets = _guarded(config, pool, metrics, host=host)
         operators = Operators(pool, guard, background.sync)
         accounts = PricedTasks(pool, guard.limiter, guard.gate, upstreams.price_of)
-        tasks = _task_queue(config, keys, router, learner, learn=background.learn, accounts=accounts)
+        service = OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, texts=texts.calls)
+        tasks = _task_queue(config, keys, service, learner, learn=background.learn, accounts=accounts)
         reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls, budgets, guard.limiter)
         reloader = Reloader(config, source, reloaded, operators, keys=keys)
 
@@ -103,13 +105,13 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             await background.run()
 
         parts = Parts(
-            OnlineService(pool, router, routes, upstreams.of, price=upstreams.price, texts=texts.calls),
+            service,
             guard,
             Observer(metrics, None if telemetry is None else telemetry.tracer),
             config.gateway,
             tasks=tasks,
             learn=background.learn,
-            further=_operations(operators, reloader, router, learn=background.learn),
+            further=_operations(operators, reloader, service, learn=background.learn),
             background=run,
             keep_days=lambda: reloader.config.gateway.keep_days,
             on_stop=partial(_close, upstreams, texts),
@@ -127,15 +129,16 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
 
 
 def _operations(
-    operators: Operators, reloader: Reloader, router: Router, *, learn: Callable[[], None]
+    operators: Operators, reloader: Reloader, online: OnlineService, *, learn: Callable[[], None]
 ) -> Sequence[APIRouter]:
     """Returns the endpoints for operators."""
-    agents = Agents(operators, router, lambda: reloader.config)
+    agents = Agents(operators, online.router, lambda: reloader.config)
     return (
         agent_routes(agents),
         release_routes(operators, agents.config),
         router_routes(operators, agents.config, learn),
         admin_routes(operators, reloader),
+        policy_routes(operators, online.border),
     )
 
 
@@ -179,7 +182,7 @@ def _router(config: Config, registry: AgentRegistry, learner: Learner) -> Router
 def _task_queue(
     config: Config,
     keys: ApiKeys,
-    router: Router,
+    online: OnlineService,
     learner: Learner,
     *,
     learn: Callable[[], None],
@@ -192,8 +195,8 @@ def _task_queue(
     purpose = Purpose("gateway/tasks", config.run.seed)
     accounts.start()
     lease = Lease(learner.pool, "tasks")
-    service = Service(runtime, router, lease.pool, purpose, learner=learner)
-    return TaskQueue(learner.pool, service, learn, accounts=accounts, lease=lease)
+    service = Service(runtime, online.router, lease.pool, purpose, learner=learner, border=online.border)
+    return TaskQueue(learner.pool, service, learn, accounts=accounts, lease=lease, border=online.border)
 
 
 async def _close(upstreams: Upstreams, texts: Texts) -> None:

@@ -140,8 +140,11 @@ def train(context: Context, prefix: str) -> Trained:
     candidate, snapshot, after_sft, after_grpo = incumbent, None, None, None
     stages: dict[str, tuple[AgentVersion, HeldoutResult]] = {}
     if "sft" in context.config.loop.train:
+        others = context.config.pool.learn_from
         snapshot = context.journal.record_step(
-            f"{prefix}snapshot", Snapshot, lambda: take_training_snapshot(context)
+            f"{prefix}snapshot",
+            Snapshot,
+            lambda: take_training_snapshot(context, others=others),
         )
         training_snapshot = snapshot
         candidate = context.journal.record_step(

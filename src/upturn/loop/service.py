@@ -6,7 +6,7 @@ atomic, and serving it again after an interruption continues from the stored rec
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from upturn.agents import trajectory_id
 from upturn.arbiter import Learner, Router
@@ -14,8 +14,11 @@ from upturn.environments import verify_all
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureSummary
 from upturn.pool import Pool
+from upturn.pool.access import Border
 from upturn.pool.serving import evaluated_until
 from upturn.records import AgentVersion, Decision, Evaluation, Task, Trajectory
+
+RecordT = TypeVar("RecordT", Task, Decision, Trajectory, Evaluation)
 
 
 class Served(NamedTuple):
@@ -31,13 +34,22 @@ class Service:
     """Serves waves of tasks for one run. Not thread-safe."""
 
     def __init__(
-        self, runtime: AgentRuntime, router: Router, pool: Pool, purpose: Purpose, *, learner: Learner
+        self,
+        runtime: AgentRuntime,
+        router: Router,
+        pool: Pool,
+        purpose: Purpose,
+        *,
+        learner: Learner,
+        border: Border | None = None,
     ) -> None:
+        """``border``: decides what is stored; None = all records as they are, as training needs them."""
         self.runtime = runtime
         self.router = router
         self.pool = pool
         self.purpose = purpose
         self.learner = learner
+        self.border = border
         self.failures = FailureSummary()
         """Failures of the tasks served since the last ``clear``, which each stage calls at its start."""
 
@@ -79,8 +91,19 @@ class Service:
         jobs = [(versions[decision.chosen], task, 0) for task, decision in zip(tasks, decisions, strict=True)]
         trajectories = self.runtime.rollout(jobs, self.purpose)
         evaluations = verify_all(self.runtime.kit.verifier, list(zip(tasks, trajectories, strict=True)))
-        self.pool.append(*tasks, *decisions, *trajectories, *evaluations)
+        self.pool.append(
+            *self._stored(tasks, tasks),
+            *self._stored(decisions, tasks),
+            *self._stored(trajectories, tasks),
+            *self._stored(evaluations, tasks),
+        )
         return [Served(*parts) for parts in zip(tasks, decisions, trajectories, evaluations, strict=True)]
+
+    def _stored(self, records: Sequence[RecordT], tasks: Sequence[Task]) -> Sequence[RecordT]:
+        """Returns the records of these tasks as they are stored."""
+        if (border := self.border) is None:
+            return records
+        return [border.stored(record, tenant=task.tenant) for record, task in zip(records, tasks, strict=True)]
 
     def _load_stored(self, tasks: Sequence[Task]) -> dict[str, Served]:
         """The tasks that were served before an interruption, by id, as they were decided then."""

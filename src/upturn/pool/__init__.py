@@ -39,6 +39,7 @@ from upturn.pool.retention import plan_pruning, prune
 from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, task_question
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
+from upturn.pool.sharing import learnable_in
 from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, take_snapshot_of
 from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
@@ -108,6 +109,7 @@ __all__ = [
     "integrity_problems",
     "is_imported",
     "is_tag",
+    "learnable_in",
     "ledger_problems",
     "location_of",
     "missing_reward",

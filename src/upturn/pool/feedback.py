@@ -20,6 +20,7 @@ from pydantic_core import from_json, to_json
 
 from upturn.config import THUMBS
 from upturn.errors import IngestError, RecordError
+from upturn.pool.access import Border
 from upturn.pool.batch import store_page
 from upturn.pool.imported import Quarantined
 from upturn.pool.ingestion.formats import LineError, text_lines
@@ -60,7 +61,7 @@ def ingest_feedback(pool: Pool, path: Path, *, tenant: str = "default") -> Feedb
     quarantined: list[Quarantined] = []
     lines = added = known = 0
     try:
-        parsed_lines = _parse_lines(path, tenant, tasks)
+        parsed_lines = _parse_lines(path, tenant, tasks, Border(pool))
         while page := list(islice(parsed_lines, _LINES_PER_BATCH)):
             lines += len(page)
             quarantined += (line for line in page if isinstance(line, Quarantined))
@@ -76,25 +77,29 @@ def ingest_feedback(pool: Pool, path: Path, *, tenant: str = "default") -> Feedb
     return FeedbackReport(str(path), lines, added, known, tuple(quarantined))
 
 
-def _parse_lines(path: Path, tenant: str, tasks: Mapping[str, str]) -> Iterator[tuple[int, Feedback] | Quarantined]:
+def _parse_lines(
+    path: Path, tenant: str, tasks: Mapping[str, str], border: Border
+) -> Iterator[tuple[int, Feedback] | Quarantined]:
     """Yields (line, feedback) or the bad line; ``tasks`` has the task ids of the tenant's trajectories."""
     for number, text in text_lines(path):
         try:
             if isinstance(text, LineError):
                 raise text
-            yield number, _feedback(text, tenant, tasks)
+            yield number, _feedback(text, tenant, tasks, border)
         except (LineError, RecordError) as exc:
             yield Quarantined(number, str(exc))
 
 
-def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
-    """Returns the feedback of a line; raises LineError, and RecordError for text that cannot be stored."""
+def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str], border: Border) -> Feedback:
+    """Returns the feedback of a line, as it is stored; raises LineError, and RecordError for unusable text."""
     try:
         raw = from_json(text, allow_inf_nan=False)
     except ValueError as exc:
         raise LineError(f"not JSON: {exc}") from exc
     if not isinstance(raw, dict):
         raise LineError('a line must be an object {"trajectory": …, "thumbs": …}')
+    comment = border.stored_text(_text(raw.get("comment", ""), "comment"), tenant=tenant)
+    raw |= {"comment": comment} if comment else {}
     unknown = sorted(raw.keys() - _KEYS)
     if unknown:
         raise LineError(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}")
@@ -119,7 +124,7 @@ def _feedback(text: bytes, tenant: str, tasks: Mapping[str, str]) -> Feedback:
         metric=metric,
         value=value,
         tenant=tenant,
-        comment=_text(raw.get("comment", ""), "comment"),
+        comment=comment,
         refers_to=refers_to,
     )
     fields_json(feedback)

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from upturn.errors import StoreError, UnknownNameError
 from upturn.pool import schema
+from upturn.pool.access import check_sharing
 from upturn.pool.reader import Experience, PoolReader, Selected
 from upturn.pool.row import digest
 from upturn.pool.selection import EVERYTHING, Selection, latest_evaluation
@@ -20,14 +21,19 @@ from upturn.records import Snapshot
 _IDS_PER_QUERY = 500
 
 
-def take_snapshot(pool: Pool, *, tenants: Sequence[str], selection: Selection = EVERYTHING) -> Snapshot:
+def take_snapshot(
+    pool: Pool, *, tenants: Sequence[str], selection: Selection = EVERYTHING, trainer: str = ""
+) -> Snapshot:
     """Stores and returns a snapshot of the selection; limits apply to each tenant separately.
 
-    Raises ValueError without tenants.
+    ``trainer``: the tenant that it is for, whose own consent is not needed. Raises ValueError without tenants, and
+    SharingError for several tenants that have not all opted in to training by others.
     """
     if not tenants:
         raise ValueError("a snapshot needs at least one tenant, got none")
     names = tuple(sorted(set(tenants)))
+    if len(names) > 1:
+        check_sharing(pool.engine, [name for name in names if name != trainer])
     selected = [row for name in names for row in pool.selected(selection, tenant=name)]
     return store_snapshot(pool, _pairs(selected), names, selection.criteria)
 

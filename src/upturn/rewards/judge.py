@@ -54,19 +54,12 @@ class ModelJudge:
 
     def judge(self, work: str) -> Judgement:
         """The judgement of the work. Never raises because of the model. Blocks a running event loop."""
-
-        async def ask() -> ModelAnswer:
-            async with asyncio.timeout(self.seconds):
-                return await self.model.answer(self._request(work))
-
         try:
-            with ThreadPoolExecutor(1) as thread:  # this one may already have an event loop
-                answer = thread.submit(asyncio.run, ask()).result()
+            text = answer_text(self.model, self._request(work), self.seconds)
         except TimeoutError:
             return Judgement(None, f"the judge has not answered within {self.seconds:g} s")
         except Exception as exc:  # noqa: BLE001  a failed judge is recorded: the score is missing
             return Judgement(None, error_text(exc))
-        text = "".join(part.text for part in answer.parts if isinstance(part, Text))
         score = read_score(text)
         said = text.strip()[-_MAX_REASON:]
         return Judgement(score, said if score is not None else f"the judge gave no score from 0 to 1: {said!r}")
@@ -77,8 +70,31 @@ class ModelJudge:
         return ModelRequest("", (system, Message("user", (Text(work),))), sampling=sampling)
 
 
+def answer_text(model: Answering, request: ModelRequest, seconds: float) -> str:
+    """The text of the model's answer. Blocks a running event loop.
+
+    Raises TimeoutError after that time, and what the model raises.
+    """
+
+    async def ask() -> ModelAnswer:
+        async with asyncio.timeout(seconds):
+            return await model.answer(request)
+
+    with ThreadPoolExecutor(1) as thread:  # this one may already have an event loop
+        answer = thread.submit(asyncio.run, ask()).result()
+    return "".join(part.text for part in answer.parts if isinstance(part, Text))
+
+
 def read_score(text: str) -> float | None:
-    """The ``score`` of the last JSON object in the text; None where there is none in [0, 1]."""
+    """The ``score`` of the last JSON object in the text that has one; None where it is not in [0, 1]."""
+    score = (last_object(text, "score") or {}).get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return None
+    return float(score) if 0 <= score <= 1 else None
+
+
+def last_object(text: str, key: str) -> dict[str, Any] | None:
+    """The last JSON object in the text that has the key; None = there is none."""
     decoder = json.JSONDecoder()
     start = text.rfind("{")
     while start >= 0:
@@ -86,9 +102,7 @@ def read_score(text: str) -> float | None:
             found: Any = decoder.raw_decode(text, start)[0]
         except ValueError:
             found = None
-        if isinstance(found, dict) and "score" in found:
-            score = found["score"]
-            is_number = isinstance(score, int | float) and not isinstance(score, bool)
-            return float(score) if is_number and 0 <= score <= 1 else None
+        if isinstance(found, dict) and key in found:
+            return found
         start = text.rfind("{", 0, start)
     return None

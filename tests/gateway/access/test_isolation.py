@@ -36,6 +36,7 @@ OPERATORS |= {"check_head", "make_engine", "reading_engine", "writing_engine"}  
 OPERATORS |= {"evaluated_until", "is_at_head", "last_sequence", "load_router"}  # the state of routers, and a number
 OPERATORS |= {"values_of"}  # of decisions that the caller has read
 OPERATORS |= {"current_freeze", "records_after"}  # the state of routers, and a number
+OPERATORS |= {"check_sharing", "current_policies"}  # what tenants have decided, no records
 WITHOUT_CONTENT = {"add", "close", "revoke", "version"}
 """Writes, of which ``revoke`` has a tenant, and the number of the latest change."""
 

@@ -18,7 +18,7 @@ def request(*texts: str, tools: Sequence[ToolDefinition] = ()) -> ModelRequest:
 
 def answered(tracker: EpisodeTracker, asked: ModelRequest, call: str, answer: str, **named: str) -> Placement:
     """Places the call and remembers its answer."""
-    placement = tracker.place(asked, CLIENT, call, **named)
+    placement = tracker.place(asked, CLIENT, call, name=named.get("name"), agent=named.get("agent", ""))
     known = Known(call, placement.episode, "ann@1")
     tracker.remember(
         placement, known, (Text(answer),), message_count=len(asked.messages), agent=named.get("agent", "")
@@ -88,7 +88,8 @@ def test_causes_of_new_conversations_in_an_episode() -> None:
         ("edited_history", request("a", "y", "b"), {}),
     ]
     for cause, asked, named in cases:
-        assert tracker.place(asked, CLIENT, "call-2", name="s", **named).fork_cause == cause
+        placement = tracker.place(asked, CLIENT, "call-2", name="s", agent=named.get("agent", ""))
+        assert placement.fork_cause == cause
 
 
 def test_old_conversations_are_looked_up_and_the_longest_is_taken() -> None:

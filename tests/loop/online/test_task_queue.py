@@ -12,6 +12,7 @@ import pytest
 from upturn.dialects import RequestError
 from upturn.loop.online import Client, TaskQueue
 from upturn.pool import Pool
+from upturn.pool.access import Border, set_policy
 from upturn.pool.calls import set_states, submit_task
 from upturn.records import Task
 
@@ -201,3 +202,61 @@ async def test_a_version_that_is_taken_out_of_service_after_the_decision_still_d
     run.router.registry.remove(decisions[0].agent)
     [served] = await asyncio.to_thread(run.service.run, [task], decisions, versions)
     assert served.trajectory.agent_version == decisions[0].chosen
+
+
+@pytest.fixture
+def private(run: ModuleType) -> Iterator[ModuleType]:
+    """A run whose tenant anonymises before anything is stored."""
+    set_policy(run.pool, {"anonymise": "write"}, tenant="default", who="ana", why="contract", when=1.0)
+    run.service.border = Border(run.pool)
+    yield run
+
+
+def with_mail(task: Task) -> Task:
+    return replace(task, context={**task.context, "mail": "maria.silva@corp.de"})
+
+
+async def test_a_task_runs_as_it_was_sent_and_is_stored_anonymised(private: ModuleType) -> None:
+    queue = TaskQueue(private.pool, private.service, border=private.service.border)
+    task, clean = private.next_tasks(2)
+    sent = with_mail(task)
+    for _ in range(2):
+        submission = await queue.submit(sent, CLIENT)
+        assert submission.task.context["mail"] == "<EMAIL>"
+        assert submission.reason.startswith("stored anonymised")
+    await queue.submit(clean, CLIENT)
+    queue.start()
+    assert await finished(queue, sent, clean) == ["done", "done"]
+    await queue.stop()
+    done = queue.find(task.id, CLIENT)
+    assert (done.task.context["mail"], done.reason) == ("<EMAIL>", "")
+    experience = queue.experience(done)
+    assert experience is not None
+    assert experience.evaluation is not None
+    assert experience.evaluation.verdict == "success"  # the agent got the sum
+
+
+async def test_a_task_whose_text_is_lost_with_its_process_fails_by_name(private: ModuleType) -> None:
+    task, again = map(with_mail, private.next_tasks(2))
+    earlier = TaskQueue(private.pool, private.service, border=private.service.border)
+    for sent in (task, again):
+        await earlier.submit(sent, CLIENT)
+    set_states(private.pool, [task.id], "running")
+    queue = TaskQueue(private.pool, private.service, border=private.service.border)
+    await queue.submit(again, CLIENT)  # a client that sends it again gives its text back
+    queue.start()
+    assert await finished(queue, task, again) == ["failed", "done"]
+    await queue.stop()
+    assert "submit it again with another id" in queue.find(task.id, CLIENT).reason
+
+
+async def test_a_refused_or_cancelled_task_leaves_no_text_in_memory(private: ModuleType) -> None:
+    queue = TaskQueue(private.pool, private.service, border=private.service.border)
+    task, other = map(with_mail, private.next_tasks(2))
+    submit_task(private.pool, replace(other, context={}), "")
+    with pytest.raises(RequestError, match="stored"):
+        await queue.submit(other, CLIENT)
+    await queue.submit(task, CLIENT)
+    assert list(queue._held) == [task.id]
+    await queue.cancel(task.id, CLIENT)
+    assert queue._held == {}

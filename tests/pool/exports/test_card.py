@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
+from tests.pool.conftest import share
 from upturn.errors import UnknownNameError
 from upturn.pool import Pool, Selection, schema, take_snapshot
 from upturn.pool.exports import snapshot_card, write_card
@@ -80,7 +81,8 @@ def test_equal_records_have_equal_digests_and_changed_ones_do_not(pool: Pool, sn
 def test_a_tenants_card_has_nothing_of_others(pool: Pool, make_point: MakePoint) -> None:
     pool.append(*make_point("a"))
     pool.append(*make_point("canary", tenant="eve", family="canary", agent="canary@1"))
-    snapshot = take_snapshot(pool, tenants=["default", "eve"])
+    share(pool, "eve")
+    snapshot = take_snapshot(pool, tenants=["default", "eve"], trainer="default")
     text = write_card(snapshot_card(pool, snapshot.id, tenant="default"))
     assert "Trajectories: 1, tasks: 1, a part of a snapshot that has 1 other tenants too." in text
     assert "canary" not in text

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.pool.conftest import share
 from upturn.errors import ConfigError, UnknownNameError
 from upturn.pool import Choice, Pool, PoolRecord, Selection, take_snapshot
 from upturn.pool.exports import PoolExport, anonymise
@@ -108,7 +109,8 @@ def test_an_export_has_the_agent_versions_of_its_tenant_only(pool: Pool, make_po
 def test_a_snapshot_of_several_tenants_is_omitted_and_counted(pool: Pool, make_point: MakePoint) -> None:
     pool.append(*make_point("a"), *make_point("canary", tenant="bob"))
     take_snapshot(pool, tenants=["bob"])
-    take_snapshot(pool, tenants=["bob", "default"])
+    share(pool, "bob")
+    take_snapshot(pool, tenants=["bob", "default"], trainer="default")
     own = take_snapshot(pool, tenants=["default"])
     export = PoolExport(pool, tenant="default")
     text = "".join(export.lines())

@@ -29,9 +29,14 @@ MESSAGES: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def filled(pool: Pool, tmp_path: Path) -> Pool:
+def path(tmp_path: Path) -> Path:
     path = tmp_path / "chats.jsonl"
     path.write_text(json.dumps({"messages": MESSAGES, "tools": [TOOL], "reward": 1.0}) + "\n")
+    return path
+
+
+@pytest.fixture
+def filled(pool: Pool, path: Path) -> Pool:
     ingest(pool, path, IngestOptions("chat"))
     return pool
 
@@ -56,16 +61,18 @@ def test_messages_and_tools_are_those_of_the_recording(filled: Pool) -> None:
     assert json.loads(row["tools"]) == [TOOL]
 
 
+ANONYMISED = ["You are Bo, <EMAIL>.\n\n[user]\nNot a message.", "Hi", "", "[user]\n<EMAIL>", "And?", "Anna."]
+
+
 def test_anonymised_messages_keep_their_borders(filled: Pool) -> None:
     [row], _ = rows(filled)
-    assert texts(row) == [
-        "You are Bo, <EMAIL>.\n\n[user]\nNot a message.",
-        "Hi",
-        "",
-        "[user]\n<EMAIL>",
-        "And?",
-        "Anna.",
-    ]
+    assert texts(row) == ANONYMISED
+
+
+def test_messages_that_are_imported_anonymised_keep_their_borders(pool: Pool, path: Path) -> None:
+    ingest(pool, path, IngestOptions("chat", is_anonymised=True))
+    [row], _ = rows(pool, is_anonymised=False)
+    assert texts(row) == ANONYMISED
 
 
 def test_an_anonymised_export_that_is_read_back_has_the_same_messages(filled: Pool, tmp_path: Path) -> None:

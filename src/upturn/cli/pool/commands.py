@@ -9,7 +9,7 @@ from upturn.cli.pool.exports import copy, export_records
 from upturn.cli.pool.imports import import_records
 from upturn.cli.pool.lineage import show_lineage
 from upturn.cli.pool.move import move
-from upturn.cli.pool.privacy import forget, report, shred
+from upturn.cli.pool.privacy import forget, policy, report, shred
 from upturn.cli.pool.pruning import prune_old
 from upturn.cli.pool.quarantine import quarantine_app
 from upturn.cli.pool.readiness import calls, ready
@@ -38,6 +38,7 @@ pool_app.command("similar")(similar)
 pool_app.command("export")(export_records)
 pool_app.add_typer(quarantine_app, name="quarantine", help="Lines of imported files that could not be used.")
 pool_app.command("import")(import_records)
+pool_app.command("policy")(policy)
 pool_app.command("shred")(shred)
 pool_app.command("forget")(forget)
 pool_app.command("privacy")(report)

@@ -1,19 +1,30 @@
-"""``upturn pool forget``, ``shred`` and ``privacy``, and what stands for personal data in exports."""
+"""``upturn pool forget``, ``shred``, ``privacy`` and ``policy``, and what stands for personal data in exports."""
 
 from time import time
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from upturn.cli.options import POOL_PATH, AsJson, PoolPath, Tenant, Who, Why, user_name
 from upturn.cli.output import emit, print_message
-from upturn.pool import Pool
-from upturn.pool.access import delete_pseudonym_key, pseudonym_key, record_act
+from upturn.errors import ConfigError, UnknownNameError
+from upturn.pool import Pool, pool_exists
+from upturn.pool.access import (
+    AnonymisedAt,
+    ReplacedBy,
+    current_policy,
+    delete_pseudonym_key,
+    pseudonym_key,
+    record_act,
+    set_policy,
+)
 from upturn.pool.erasure import Subject
 from upturn.pool.erasure import forget as forget_subject
 from upturn.pool.privacy import Pseudonymiser, Replacer, mask
 from upturn.pool.quality import anonymity
-from upturn.records import AdminAct, Result
+from upturn.records import AdminAct, JsonValue, Result
+
+_CHOICES = {"anonymise": AnonymisedAt, "replace_by": ReplacedBy}
 
 
 def chosen_replacer(pool: str, *, tenant: str, has_pseudonyms: bool, who: str) -> Replacer:
@@ -108,3 +119,56 @@ def report(*, pool: PoolPath = POOL_PATH, tenant: Tenant = "default", as_json: A
     ]
     rarest = [{"tasks": count, **dict(combination)} for combination, count in measured.rarest]
     emit("pool privacy", results, {"tenant": tenant, "rarest": rarest}, as_json=as_json)
+
+
+def policy(  # noqa: PLR0913  a command's parameters are its options
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    anonymise: Annotated[
+        str, typer.Option("--anonymise", help="When personal data is replaced: export, or write (before storing).")
+    ] = "",
+    replace_by: Annotated[
+        str,
+        typer.Option("--replace-by", help="What stands for it at write: masks or pseudonyms."),
+    ] = "",
+    share: Annotated[
+        bool | None,
+        typer.Option("--share/--no-share", help="Whether other tenants may train on its anonymised records."),
+    ] = None,
+    who: Who = "",
+    why: Why = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show or change what a tenant has decided about its data. A change is an act that is stored with its reason.
+
+    Creates the pool if there is none. A gateway that runs follows a change within a second.
+    """
+    changes = _changes({"anonymise": anonymise, "replace_by": replace_by})
+    changes |= {} if share is None else {"share": share}
+    if changes and not why.strip():
+        raise ConfigError(["a change of a tenant's policy needs its reason; give --why"])
+    if changes and not pool_exists(pool):
+        Pool.open(pool).close()
+    with Pool.open(pool, read_only=True) as opened:
+        if changes:
+            now = set_policy(opened, changes, tenant=tenant, who=who or user_name(), why=why, when=time())
+        else:
+            now = current_policy(opened.engine, tenant=tenant)
+    details: dict[str, JsonValue] = {
+        "tenant": tenant,
+        "anonymise": now.anonymise,
+        "replace_by": now.replace_by,
+        "share": now.share,
+    }
+    emit("pool policy", [], details, as_json=as_json)
+
+
+def _changes(given: dict[str, str]) -> dict[str, JsonValue]:
+    """Returns the given values; raises UnknownNameError."""
+    for name, value in given.items():
+        allowed = get_args(_CHOICES[name])
+        if value and value not in allowed:
+            option = name.replace("_", "-")
+            raise UnknownNameError(f"--{option} must be one of {', '.join(allowed)}, got {value!r}")
+    return {name: value for name, value in given.items() if value}

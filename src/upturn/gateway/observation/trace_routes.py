@@ -10,7 +10,8 @@ from upturn.dialects import RequestError
 from upturn.errors import IngestError
 from upturn.gateway.access import Guard
 from upturn.gateway.openapi import errors
-from upturn.pool import Pool, Received, receive_traces
+from upturn.loop.online import OnlineService
+from upturn.pool import Received, receive_traces
 
 TRACES_PATH = "/v1/traces"
 
@@ -19,7 +20,7 @@ _JSON = "application/json"
 _LONGEST_REASON = 1000
 
 
-def trace_routes(pool: Pool, guard: Guard, *, max_body_bytes: int) -> APIRouter:
+def trace_routes(service: OnlineService, guard: Guard, *, max_body_bytes: int) -> APIRouter:
     """Returns the endpoint. ``max_body_bytes``: of a request, unpacked."""
     routes = APIRouter()
 
@@ -41,7 +42,12 @@ def trace_routes(pool: Pool, guard: Guard, *, max_body_bytes: int) -> APIRouter:
         content = _unpacked(await request.body(), request.headers.get("content-encoding", ""), max_body_bytes)
         try:
             received = await asyncio.to_thread(
-                receive_traces, pool, content, tenant=client.tenant, is_json=kind == _JSON
+                receive_traces,
+                service.pool,
+                content,
+                tenant=client.tenant,
+                is_json=kind == _JSON,
+                replacer=service.border.replacer(client.tenant),
             )
         except IngestError as exc:
             raise RequestError(str(exc)) from exc

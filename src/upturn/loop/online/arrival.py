@@ -40,6 +40,13 @@ class Arrival:
     """Called before each try at an upstream; returns headers for it, such as a trace context."""
     sender: Sender | None = None
     """See ``UpstreamCall``."""
+    stored: ModelRequest | None = None
+    """The request as it is stored; None = as it is sent."""
+
+    @property
+    def words(self) -> ModelRequest:
+        """The request as it is stored, which is also what the router reads of it."""
+        return self.request if self.stored is None else self.stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,14 @@ def call_task(
     request: ModelRequest,
     place: Place,
     *,
+    instruction: str,
     regions: Sequence[str] = (),
     text_features: Sequence[float] = (),
 ) -> Task:
     """Returns the task of the call with this id.
 
-    ``regions``: those that its route allows; empty = any. ``text_features``: empty = policies hash words.
+    ``instruction``: the last message of the user, as it is stored. ``regions``: those that its route allows; empty
+    = any. ``text_features``: empty = policies hash words.
     """
     context = dict(_context(request, place.route, is_guess=place.is_guess))
     if regions:
@@ -43,7 +45,7 @@ def call_task(
         context[TEXT_FEATURES] = list(text_features)
     return Task(
         id=call,
-        instruction=last_instruction(request),
+        instruction=instruction,
         family=place.family,
         environment=MODEL_CALL,
         tenant=place.tenant,

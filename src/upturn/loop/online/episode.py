@@ -68,6 +68,8 @@ class Placement:
     continues one."""
     tail: str
     """Digest of the call's messages."""
+    stored_tail: str
+    """Digest of the messages as they are stored."""
     head: str
     """Digest of the first message."""
     tools: str
@@ -95,7 +97,8 @@ class EpisodeTracker:
         *,
         max_conversations: int = MAX_CONVERSATIONS,
     ) -> None:
-        """``find(tenant, digests)``: the longest of these conversations that a stored call has answered."""
+        """``find(tenant, digests)``: the longest of these conversations, as they are stored, that a stored call has
+        answered."""
         self._find = find
         self._max = max_conversations
         self._answered: OrderedDict[str, tuple[Known, str]] = OrderedDict()
@@ -103,16 +106,27 @@ class EpisodeTracker:
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
 
     def place(
-        self, request: ModelRequest, client: Client, call: str, *, name: str | None = None, agent: str = ""
+        self,
+        request: ModelRequest,
+        client: Client,
+        call: str,
+        *,
+        name: str | None = None,
+        agent: str = "",
+        stored: ModelRequest | None = None,
     ) -> Placement:
         """Returns where the call with id ``call`` belongs; nothing is remembered yet.
 
         ``name``: the client's name for the episode; None = it names none. ``agent``: its name for a sub-agent.
+        ``stored``: the request as it is stored; None = as it is.
         """
         digests = conversation_digests(request.messages, client.scope(name))
+        stored_digests = digests
+        if stored is not None and stored is not request:
+            stored_digests = conversation_digests(stored.messages, client.scope(name))
         tools = tools_digest(request.tools)
         ends = [number for number, message in enumerate(request.messages) if message.role == "assistant"]
-        extends, shared, known_tools = self._earlier(digests, ends, client.tenant)
+        extends, shared, known_tools = self._earlier(digests, stored_digests, ends, client.tenant)
         unnamed = call if extends is None else extends.episode
         episode = unnamed if name is None else client.episode_id(name)
         cause = (
@@ -128,6 +142,7 @@ class EpisodeTracker:
             fork_cause=cause,
             head=digests[0],
             tail=digests[-1],
+            stored_tail=stored_digests[-1],
             tools=tools,
             has_same_tools=extends is not None and known_tools == tools,
         )
@@ -140,8 +155,11 @@ class EpisodeTracker:
         *,
         message_count: int,
         agent: str = "",
+        stored: Sequence[Part] | None = None,
     ) -> str:
-        """Remembers an answered call; returns the digest of its conversation with the answer."""
+        """Remembers an answered call; returns the digest of its conversation with the answer, as it is stored.
+
+        ``stored``: the answer as it is stored; None = as it is."""
         digest = answered_digest(placement.tail, answer)
         self._answered[digest] = known, placement.tools
         self._answered.move_to_end(digest)
@@ -150,10 +168,12 @@ class EpisodeTracker:
         for memory in (self._answered, self._threads):
             while len(memory) > self._max:
                 memory.popitem(last=False)
-        return digest
+        if stored is None and placement.stored_tail == placement.tail:
+            return digest
+        return answered_digest(placement.stored_tail, answer if stored is None else stored)
 
     def _earlier(
-        self, digests: Sequence[str], ends: Sequence[int], tenant: str
+        self, digests: Sequence[str], stored: Sequence[str], ends: Sequence[int], tenant: str
     ) -> tuple[Known | None, int, str | None]:
         """Returns the call with the longest conversation that begins this one, its length, and its tools."""
         for number in reversed(ends):
@@ -163,11 +183,11 @@ class EpisodeTracker:
                 return known, number + 1, tools
         if not ends:
             return None, 0, None
-        stored = self._find(tenant, [digests[number] for number in ends])
-        if stored is None:
+        found = self._find(tenant, [stored[number] for number in ends])
+        if found is None:
             return None, 0, None
-        digest, known = stored
-        return known, digests.index(digest) + 1, None
+        digest, known = found
+        return known, stored.index(digest) + 1, None
 
     def _cause(self, episode: str, thread: _Thread) -> ForkCause | Literal[""]:
         """Returns why a call of a known episode continues none of its calls; empty = the episode is new."""

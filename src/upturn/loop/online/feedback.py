@@ -78,10 +78,10 @@ async def accept_feedback(
 ) -> Receipt:
     """Returns what became of the value once it is durable.
 
-    ``metrics``: the configured ones. ``is_answering``: whether a tenant's decision is of a call that is not stored
-    yet. Raises RequestError for an unknown metric, a value outside of its range and a subject of another level
-    (400), a subject that the tenant does not have (404), one whose answer has not ended, and an id that is stored
-    with another value (409).
+    ``opinion``: as it is stored. ``metrics``: the configured ones. ``is_answering``: whether a tenant's decision is
+    of a call that is not stored yet. Raises RequestError for an unknown metric, a value outside of its range and a
+    subject of another level (400), a subject that the tenant does not have (404), one whose answer has not ended,
+    and an id that is stored with another value (409).
     """
     metric = _metric(opinion.metric, declared_metrics(metrics))
     _check(opinion, metric)

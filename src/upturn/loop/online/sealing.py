@@ -13,6 +13,7 @@ from upturn.loop.online.call_task import GENERAL
 from upturn.loop.online.episode import Client
 from upturn.loop.online.trajectory import EpisodeRecords, RecordedCall, episode_records
 from upturn.pool import ALL_TENANTS, Pool, Scope, schema
+from upturn.pool.access import Border
 from upturn.pool.calls import StoredCall, calls_of_episode, episode_decision, idle_episodes
 from upturn.records import episode_task_id
 
@@ -59,10 +60,11 @@ class Sealed(NamedTuple):
 def seal_idle(pool: Pool, *, tenant: Scope, before: float) -> Sealed:
     """Seals the episodes whose latest call was stored before a time, in a pool that no gateway serves from."""
     sealed = deleted = 0
+    border = Border(pool)
     for idle in idle_episodes(pool.engine, tenant=tenant, before=before):
         episode = StoredEpisode(idle.episode, calls_of_episode(pool.engine, idle.episode, tenant=idle.tenant), None)
         try:
-            pool.append(*_records(pool.engine, episode, idle.tenant))
+            pool.append(*_records(pool.engine, episode, idle.tenant, border))
         except RequestError:
             deleted += 1
         else:
@@ -84,7 +86,7 @@ async def seal_rated(pool: Pool, seal: Callable[[str, Client], Awaitable[StoredE
     return count
 
 
-async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpisode:
+async def seal(pool: Pool, log: CallLog, name: str, client: Client, *, border: Border) -> StoredEpisode:
     """Returns the sealed episode once its trajectory is durable; sealing it again changes nothing.
 
     No call of it may begin meanwhile. Raises RequestError for an unknown episode (404), and for one whose contents
@@ -94,12 +96,12 @@ async def seal(pool: Pool, log: CallLog, name: str, client: Client) -> StoredEpi
     episode = read_episode(pool.engine, name, client)
     if episode.trajectory_id is not None:
         return episode
-    records = _records(pool.engine, episode, client.tenant)
+    records = _records(pool.engine, episode, client.tenant, border)
     await log.store_now(records)
     return episode._replace(trajectory_id=records.trajectory.id)
 
 
-def _records(engine: Engine, episode: StoredEpisode, tenant: str) -> EpisodeRecords:
+def _records(engine: Engine, episode: StoredEpisode, tenant: str, border: Border) -> EpisodeRecords:
     """What an episode is sealed as; raises RequestError (409) if contents of its calls are deleted."""
     calls = [RecordedCall(stored.call, stored.content) for stored in episode.calls if stored.content is not None]
     if len(calls) < len(episode.calls):
@@ -109,4 +111,7 @@ def _records(engine: Engine, episode: StoredEpisode, tenant: str) -> EpisodeReco
             code="contents_deleted",
         )
     decision = episode_decision(engine, episode.id, tenant=tenant)
-    return episode_records(calls, family=GENERAL if decision is None else decision.family)
+    records = episode_records(calls, family=GENERAL if decision is None else decision.family)
+    return EpisodeRecords(  # calls may be older than the policy
+        border.stored(records.task, tenant=tenant), border.stored(records.trajectory, tenant=tenant)
+    )

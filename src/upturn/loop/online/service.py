@@ -17,13 +17,12 @@ from time import perf_counter
 from upturn.arbiter import Router
 from upturn.config import PriceConfig
 from upturn.dialects import ModelAnswer, RequestError, TokenUsage
-from upturn.errors import RecordError
+from upturn.errors import RecordError, StoreError
 from upturn.loop.online.account import UNLIMITED, Account, Left
 from upturn.loop.online.arrival import Arrival, Decided
 from upturn.loop.online.call_log import CallLog
-from upturn.loop.online.call_rows import CallRows, call_rows
+from upturn.loop.online.call_rows import CallRows, Tried, call_content, call_record, call_rows
 from upturn.loop.online.call_task import Place, call_task, last_instruction
-from upturn.loop.online.call_usage import call_usage
 from upturn.loop.online.episode import (
     Client,
     EpisodeTracker,
@@ -36,6 +35,7 @@ from upturn.loop.online.family import CallFacts
 from upturn.loop.online.refusal import busy, refusals
 from upturn.loop.online.routes import NAMED, RouteTable, Target, named_decision
 from upturn.loop.online.sealing import StoredEpisode, read_episode, seal, sealed_trajectory
+from upturn.loop.online.stored_words import StoredWords
 from upturn.loop.online.text_features import CallTexts, TextFeatures
 from upturn.models.upstreams import (
     CallOutcome,
@@ -47,8 +47,9 @@ from upturn.models.upstreams import (
     UpstreamError,
 )
 from upturn.pool import Pool, ReadyRow
+from upturn.pool.access import Border
 from upturn.pool.calls import episode_decision, latest_prefix
-from upturn.records import Call, CallContent, CallStatus, Decision, fields_json
+from upturn.records import Call, CallContent, CallStatus, Decision
 
 _NO_TEXTS = CallTexts()
 MAX_EPISODES = 10_000
@@ -77,6 +78,8 @@ class OnlineService:
         self._upstream = upstream
         self.price = price
         self.texts = texts
+        self.border = Border(pool)
+        self.words = StoredWords(self.border)
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._live: set[LiveCall] = set()
@@ -95,17 +98,30 @@ class OnlineService:
         target = self.routes.resolve(arrival.request.model)
         call = f"call-{secrets.token_hex(12)}"
         placement = self._episodes.place(
-            arrival.request, arrival.client, call, name=arrival.episode, agent=arrival.sub_agent
+            arrival.request,
+            arrival.client,
+            call,
+            name=arrival.episode,
+            agent=arrival.sub_agent,
+            stored=arrival.stored,
         )
         tenant, episode = arrival.client.tenant, placement.episode
         self._restore(tenant, placement)
         tools = [tool.name for tool in arrival.request.tools]
-        facts = CallFacts(tenant, target.route, arrival.facts, tools, last_instruction(arrival.request))
+        instruction = last_instruction(arrival.words)
+        facts = CallFacts(tenant, target.route, arrival.facts, tools, instruction)
         text = self.texts.describe(
             facts, arrival.family, earlier=self.router.remembered(tenant, episode), embedded=embedded
         )
         place = Place(tenant, episode, target.route, text.family.name, is_guess=text.family.source != "named")
-        task = call_task(call, arrival.request, place, regions=target.regions, text_features=text.features.values)
+        task = call_task(
+            call,
+            arrival.request,
+            place,
+            instruction=instruction,
+            regions=target.regions,
+            text_features=text.features.values,
+        )
         with refusals(left):
             decision = self.router.decide(
                 task,
@@ -189,7 +205,7 @@ class OnlineService:
             tenant, oldest = self._sealed.popitem(last=False)[0]
             self.router.forget(tenant, oldest)  # its next call looks up the seal in the pool
         try:
-            return await seal(self.pool, self.log, episode, client)
+            return await seal(self.pool, self.log, episode, client, border=self.border)
         except BaseException:
             self._sealed.pop(key, None)
             raise
@@ -223,8 +239,9 @@ class OnlineService:
         Raises RequestError if the call cannot be decided, or no upstream answers it; the latter is stored. Leaving
         the block before the answer's end, or being cancelled, ends the upstream's call and stores a cancelled call.
         """
+        arrival = await self._as_stored(arrival)
         embedder = self.texts.embedder
-        embedded = None if embedder is None else await embedder.features(last_instruction(arrival.request))
+        embedded = None if embedder is None else await embedder.features(last_instruction(arrival.words))
         live = LiveCall(self, self._charged(arrival, account, embedded), account)
         with self._in_service(live):
             async with AsyncExitStack() as stack:
@@ -240,9 +257,15 @@ class OnlineService:
 
         ``account``: see ``serve``.
         """
+        arrival = await self._as_stored(arrival)
         live = LiveCall(self, self._charged(arrival, account), account)
         with self._in_service(live):
             return await live.embed(), live.headers
+
+    async def _as_stored(self, arrival: Arrival) -> Arrival:
+        """Returns the arrival with its request as it is stored."""
+        stored = await self.words.of_request(arrival.request, arrival.client.tenant)
+        return arrival if stored is arrival.request else replace(arrival, stored=stored)
 
     @contextmanager
     def _in_service(self, live: "LiveCall") -> Iterator[None]:
@@ -278,8 +301,10 @@ class OnlineService:
         """Returns the upstream of a version; raises LookupError if it cannot be called."""
         return self._upstream(version)
 
-    def remember(self, decided: Decided, version: str, answer: ModelAnswer) -> str:
-        """Remembers an answered call for the next of its conversation; returns the conversation's digest."""
+    def remember(self, decided: Decided, version: str, answer: ModelAnswer, stored: ModelAnswer) -> str:
+        """Remembers an answered call for the next of its conversation; returns the conversation's digest.
+
+        ``stored``: the answer as it is stored; the digest is of the conversation as it is stored."""
         known = Known(decided.decision.id, decided.placement.episode, version)
         return self._episodes.remember(
             decided.placement,
@@ -287,6 +312,7 @@ class OnlineService:
             answer.parts,
             message_count=len(decided.arrival.request.messages),
             agent=decided.arrival.sub_agent,
+            stored=None if stored is answer else stored.parts,
         )
 
 
@@ -308,6 +334,10 @@ class LiveCall:
         self._rows: CallRows | None = None
         self._hedge = Hedge()
         self._changes = list(decided.arrival.changes)
+
+    @property
+    def _tenant(self) -> str:
+        return self.decided.arrival.client.tenant
 
     @property
     def is_stored(self) -> bool:
@@ -359,11 +389,12 @@ class LiveCall:
 
     def _prepare(self) -> None:
         """Makes a part of what is stored at the call's end."""
-        with suppress(RecordError):  # raised again when it is stored
+        with suppress(RecordError, StoreError):  # raised again when it is stored
             self._rows = self._made_rows()
 
     def _made_rows(self) -> CallRows:
-        return call_rows(self.decided.decision, self.decided.arrival.request, self.decided.placement)
+        decision = self._service.border.stored(self.decided.decision, tenant=self._tenant)
+        return call_rows(decision, self.decided.arrival.words, self.decided.placement)
 
     async def embed(self) -> bytes:
         """The answer to a request for embeddings; raises RequestError, with the call stored, if it fails."""
@@ -419,54 +450,24 @@ class LiveCall:
         await self._service.log.store(records)
 
     def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[ReadyRow, Call, CallContent]:
-        decided, answer = self.decided, outcome.answer
-        placement, arrival = decided.placement, decided.arrival
-        price = self._service.price(self.agent_version)
-        used = call_usage(status, outcome, arrival.request, price, hedge=self._hedge)
-        is_complete = status == "answered" and answer is not None
-        call = Call(
-            id=decided.decision.id,
-            tenant=arrival.client.tenant,
-            episode=placement.episode,
-            route=decided.target.route,
-            dialect=arrival.dialect.name,
-            agent_version=self.agent_version,
-            status=status,
-            key=arrival.client.key,
-            finish=answer.finish if is_complete and answer is not None else "",
-            input_tokens=used.tokens.input,
-            cached_input_tokens=used.tokens.cached_input,
-            cache_write_tokens=used.tokens.cache_write,
-            cache_write_1h_tokens=used.tokens.cache_write_1h,
-            output_tokens=used.tokens.output,
-            reasoning_tokens=used.tokens.reasoning,
-            is_usage_estimated=used.is_estimated,
-            hedge=self._hedge.answered_by,
-            hedged_input_tokens=used.hedged_input_tokens,
-            cost_usd=used.cost_usd,
-            seconds=perf_counter() - arrival.started,
-            first_token_seconds=outcome.first_token_seconds,
-            error=outcome.failure or "",
-            extends=placement.extends.call if placement.extends is not None else None,
-            fork_cause=placement.fork_cause,
-            prefix=self._service.remember(decided, self.agent_version, answer)
-            if is_complete and answer is not None
+        answer = outcome.answer
+        stored = None if answer is None else self._service.words.of_answer(answer, self._tenant)
+        is_complete = status == "answered"
+        tried = Tried(
+            self.agent_version,
+            tuple(self._attempted),
+            tuple(self._changes),
+            self._hedge,
+            self._service.price(self.agent_version),
+            self._service.remember(self.decided, self.agent_version, answer, stored)
+            if is_complete and answer is not None and stored is not None
             else "",
-            attempted=tuple(self._attempted),
-            changes=tuple(self._changes),
-            is_capture_complete=outcome.tokens is not None,
-            temperature=None if outcome.drawn is None else outcome.drawn.temperature,
-            sampling={} if outcome.drawn is None else outcome.drawn.sampling,
         )
+        call = call_record(self.decided, status, outcome, tried)
+        call = self._service.border.stored(call, tenant=self._tenant)
         self.record = call
         self._account.settle_call(call)
         rows = self._rows or self._made_rows()
-        content = CallContent(
-            id=call.id,
-            tenant=call.tenant,
-            messages=rows.messages,
-            tools=rows.tools,
-            answer=fields_json(answer) if answer is not None else "",
-            tokens=fields_json(outcome.tokens) if outcome.tokens is not None else "",
-        )
-        return rows.decision, call, content
+        is_as_it_was = self.decided.arrival.stored is None and stored is answer
+        tokens = outcome.tokens if is_as_it_was else None
+        return rows.decision, call, call_content(call, rows, stored, tokens)

@@ -18,6 +18,7 @@ from upturn.loop.online.account import TaskAccounts
 from upturn.loop.online.episode import Client
 from upturn.loop.service import Service
 from upturn.pool import ALL_TENANTS, Experience, Pool
+from upturn.pool.access import Border
 from upturn.pool.calls import (
     Submission,
     SubmissionState,
@@ -33,6 +34,14 @@ from upturn.records import Task
 _POLL_SECONDS = 1.0
 _WAVE = 32
 """Tasks in one wave: a new one begins when the last of them is done."""
+_MOST_HELD = 1_000
+"""Waiting tasks whose text is in memory only."""
+_HELD = "stored anonymised; the text that the agent gets is in the gateway's memory until the task has run"
+"""Note of such a task."""
+_LOST = (
+    "the task was stored anonymised, and the gateway that had its text in memory has ended; submit it again "
+    "with another id"
+)
 _log = logging.getLogger("upturn.gateway")
 
 
@@ -47,14 +56,19 @@ class TaskQueue:
         *,
         accounts: TaskAccounts | None = None,
         lease: Lease | None = None,
+        border: Border | None = None,
     ) -> None:
         """``on_done`` is called after each wave. ``accounts``: pay for tasks; None = nobody counts them.
-        ``lease``: under which the service stores what it runs; None = one of its own."""
+        ``lease``: under which the service stores what it runs; None = one of its own. ``border``: decides what is
+        stored of a task; None = all of it."""
         self._pool = pool
         self._lease = Lease(pool, "tasks") if lease is None else lease
         self._service = service
         self._on_done = on_done
         self._accounts = accounts
+        self._border = border
+        self._held: dict[str, Task] = {}
+        """By id, the waiting tasks that are stored anonymised."""
         self._is_wanted = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
@@ -83,15 +97,29 @@ class TaskQueue:
     async def submit(self, task: Task, client: Client) -> Submission:
         """Returns the submission once it is durable; the same task again is the same submission.
 
-        Raises RequestError for a task that the environment cannot begin (400), and for an id of another task (409).
+        Where the tenant anonymises before anything is stored, the original is in memory only, until it has run.
+        Raises RequestError for a task that the environment cannot begin (400), for an id of another task (409), for
+        one that would be kept in memory where other processes may run it (409), and where too many are (429).
         """
         await asyncio.to_thread(self._check, task)
+        stored = task if self._border is None else self._border.stored(task, tenant=task.tenant)
+        is_held = stored is not task
+        is_new = is_held and task.id not in self._held
+        if is_new:
+            self._check_room()
+            self._held[task.id] = task  # before it is stored, as it may run at once
         try:
-            await asyncio.to_thread(submit_task, self._pool, task, client.key)
-        except StoreConflictError as exc:
+            await asyncio.to_thread(submit_task, self._pool, stored, client.key, note=_HELD if is_held else "")
+        except BaseException as exc:
+            if is_new:
+                del self._held[task.id]
+            if not isinstance(exc, StoreConflictError):
+                raise
             raise RequestError(str(exc), status=409, code="task_conflict", field="id") from exc
+        submission = self.find(task.id, client)
+        self._let_go(submission)
         self._is_wanted.set()
-        return self.find(task.id, client)
+        return submission
 
     def find(self, task_id: str, client: Client) -> Submission:
         """Returns the client's submission; raises RequestError (404) for an unknown id."""
@@ -117,7 +145,9 @@ class TaskQueue:
         """Returns the submission after its cancellation; a task that runs or has run is not changed."""
         self.find(task_id, client)
         await asyncio.to_thread(cancel_queued, self._pool, task_id, tenant=client.tenant, key=client.key)
-        return self.find(task_id, client)
+        submission = self.find(task_id, client)
+        self._let_go(submission)
+        return submission
 
     def experience(self, submission: Submission) -> Experience | None:
         """Returns the trajectory and evaluation of a task that has run; None = it has not."""
@@ -146,6 +176,28 @@ class TaskQueue:
             raise RequestError(
                 f"the environment {self.environment!r} cannot begin this task: {exc}", code="unfit_task"
             ) from exc
+
+    def _let_go(self, submission: Submission) -> None:
+        """Forgets the text of a task that neither waits nor runs."""
+        if submission.state not in ("queued", "running"):
+            self._held.pop(submission.task.id, None)
+
+    def _check_room(self) -> None:
+        """Raises RequestError if no further task can be kept in memory."""
+        if not self._pool.has_one_writer:
+            raise RequestError(
+                "the task has personal data or secrets, its tenant anonymises before anything is stored, and "
+                "several processes may run tasks of this pool; take them out of the task",
+                status=409,
+                code="not_anonymous",
+            )
+        if len(self._held) >= _MOST_HELD:
+            raise RequestError(
+                f"{_MOST_HELD} tasks that are stored anonymised wait already; submit it later",
+                status=429,
+                code="too_many_tasks",
+                retry_after_seconds=10,
+            )
 
     async def _work(self) -> None:
         """Runs tasks whenever there are some. Of several processes on a pool, one does; the others take over."""
@@ -179,6 +231,14 @@ class TaskQueue:
         done = [member.task.id for member in wave if member not in fresh]
         if done:
             await asyncio.to_thread(set_states, self._lease.pool, done, "done")
+        lost = [member.task.id for member in fresh if member.reason == _HELD and member.task.id not in self._held]
+        if lost:
+            await asyncio.to_thread(set_states, self._lease.pool, lost, "failed", _LOST)
+        fresh = [
+            member._replace(task=self._held.get(member.task.id, member.task))
+            for member in fresh
+            if member.task.id not in lost
+        ]
         for owner in dict.fromkeys((member.task.tenant, member.key) for member in fresh):
             tasks = [member.task for member in fresh if (member.task.tenant, member.key) == owner]
             refusal = "" if self._accounts is None else self._accounts.refusal(*owner)
@@ -191,6 +251,11 @@ class TaskQueue:
 
     async def _serve_owner(self, tasks: Sequence[Task]) -> None:
         """Runs tasks of one tenant and API key."""
+        await self._run(tasks)
+        for task in tasks:
+            self._held.pop(task.id, None)
+
+    async def _run(self, tasks: Sequence[Task]) -> None:
         ids = [task.id for task in tasks]
         try:
             # Taken together: a version may be taken out of service before the wave begins.

@@ -8,7 +8,7 @@ from upturn.config import Config
 from upturn.errors import ConfigError, TrainingError
 from upturn.loop.rollouts import PolicyWorker
 from upturn.loop.run import Context
-from upturn.pool import IMPORTED, Experience, Selection, copy_pool, experiences_in, pool_exists
+from upturn.pool import IMPORTED, Experience, Selection, copy_pool, learnable_in, pool_exists
 from upturn.records import Snapshot, Trajectory
 
 _OMISSIONS: Mapping[str, str] = {
@@ -101,7 +101,7 @@ def load_demonstrations(context: Context, snapshot: Snapshot) -> list[Trajectory
 
     Trajectory ids contain the run's id, and with it the time of its start.
     """
-    experiences = experiences_in(context.pool, snapshot.id, tenant=context.tenant)
+    experiences = learnable_in(context.pool, snapshot.id, tenant=context.tenant)
     trajectories = [experience.trajectory for experience in experiences]
     return sorted(
         trajectories, key=lambda trajectory: (trajectory.task_id, trajectory.agent_version, trajectory.id)

@@ -135,6 +135,12 @@ def _idle_settings(config: Config, algorithm: str) -> Iterator[str]:
     if config.traffic is not None and "traffic" not in uses:
         able = [name for name in registry.ALGORITHMS if "traffic" in registry.algorithm(name).uses]
         yield f"[traffic] has no effect with {command}: {', '.join(able)} train on traffic; omit it"
+    if config.pool.learn_from and (algorithm != "sft" or config.traffic is not None):
+        used = "[traffic]" if algorithm == "sft" else command
+        yield (
+            f"pool.learn_from has no effect with {used}: `upturn train sft` without [traffic] trains on "
+            "successes of other tenants; omit it"
+        )
     if config.rollouts.place != "process" and "rollouts" not in uses:
         yield (
             f"rollouts.place = {config.rollouts.place!r} has no effect with {command}, which does not train on "

@@ -23,11 +23,11 @@ class Submission(NamedTuple):
     """Id of the API key that submitted it; empty = none."""
     state: SubmissionState
     reason: str
-    """Why it failed or was cancelled; otherwise empty."""
+    """Why it failed or was cancelled, or a note on a task that waits or runs; empty = nothing."""
 
 
-def submit_task(pool: Pool, task: Task, key: str) -> bool:
-    """Stores the task as queued; returns False if the tenant has submitted the same task already.
+def submit_task(pool: Pool, task: Task, key: str, *, note: str = "") -> bool:
+    """Stores the task as queued, with a note; returns False if the tenant has submitted the same task already.
 
     Raises StoreConflictError for an id that is stored with other content or for another tenant.
     """
@@ -43,7 +43,7 @@ def submit_task(pool: Pool, task: Task, key: str) -> bool:
             return False
         if not is_new:
             raise StoreConflictError(f"task {task.id!r} is stored already; choose another id")
-        values = {"task_id": task.id, "tenant": task.tenant, "key": key, "state": "queued", "reason": ""}
+        values = {"task_id": task.id, "tenant": task.tenant, "key": key, "state": "queued", "reason": note}
         connection.execute(insert(submissions), values | {"updated_at": time.time()})
         return True
 
@@ -51,10 +51,12 @@ def submit_task(pool: Pool, task: Task, key: str) -> bool:
 
 
 def set_states(pool: Pool, task_ids: Sequence[str], state: SubmissionState, reason: str = "") -> None:
-    """Changes the state of these tasks."""
+    """Changes the state of these tasks; one that begins to run keeps its note."""
 
     def change(connection: Connection) -> None:
-        values = {"state": state, "reason": reason, "updated_at": time.time()}
+        values: dict[str, str | float] = {"state": state, "updated_at": time.time()}
+        if state != "running":
+            values["reason"] = reason
         connection.execute(update(submissions).where(submissions.c.task_id.in_(task_ids)), values)
 
     pool.write(change)

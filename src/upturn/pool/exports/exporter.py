@@ -13,9 +13,10 @@ from sqlalchemy import select
 from upturn import __version__
 from upturn.pool import schema
 from upturn.pool.exports.arrival import arrivals, count_arrivals
-from upturn.pool.exports.borders import keep_borders
 from upturn.pool.exports.choice import Choice
+from upturn.pool.exports.episode_tokens import MarkedEpisodes
 from upturn.pool.exports.form import ExportEnd, ExportHeader, LineDigest, end_line, header_line, record_line
+from upturn.pool.ingestion import keep_borders
 from upturn.pool.privacy import Replacer, anonymise, mask
 from upturn.pool.reader import PoolReader
 from upturn.pool.selection import EVERYTHING
@@ -63,6 +64,7 @@ class PoolExport:
         """Number of written records by kind."""
         self.changed = 0
         """Number of written records in which anonymising replaced something."""
+        self._marked = MarkedEpisodes()
         self.omitted: Counter[str] = Counter()
         """Number of records that are not written, by cause."""
 
@@ -86,9 +88,9 @@ class PoolExport:
         yield end_line(ExportEnd(self.written.total(), digest.value)) + "\n"
 
     def _anonymous(self, record: RecordT) -> RecordT:
-        clean = anonymise(record, self._replacer)
+        clean = self._marked.without_tokens(record, anonymise(record, self._replacer))
         if isinstance(record, Trajectory) and isinstance(clean, Trajectory):
-            kept = keep_borders(record, clean, lambda content: anonymise(content, self._replacer))
+            kept = keep_borders(record, clean, self._replacer)
             return cast(RecordT, kept)
         return clean
 

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from sqlalchemy import Table, select
 
-from upturn.errors import StoreConflictError
+from upturn.errors import IngestError, StoreConflictError
 from upturn.pool import schema
+from upturn.pool.access import current_policy
 from upturn.pool.batch import store_page
 from upturn.pool.exports.export_file import ExportFile, ReadLine
 from upturn.pool.exports.form import ExportHeader
@@ -47,9 +48,15 @@ def import_export(
 
     ``on_lines`` is called with the number of lines of each stored page.
 
-    Raises IngestError for a file that cannot be read or was changed; then nothing is stored.
+    Raises IngestError for a file that cannot be read or was changed, and for a raw export of a tenant that
+    anonymises before anything is stored; then nothing is stored.
     """
     header = source.header
+    if not header.is_anonymised and current_policy(pool.engine, tenant=header.tenant).anonymise == "write":
+        raise IngestError(
+            f"{printable(source.path)!r} is a raw export, but tenant {header.tenant!r} anonymises before anything "
+            "is stored (upturn pool policy); export it without --raw"
+        )
     key = digest(source.check_content().digest, "upturn")
     earlier = earlier_report(pool, source.path, header.tenant, key)
     if earlier is not None:

@@ -4,6 +4,7 @@ Not here: feedback files (``upturn.pool.feedback``), and exports of a pool (``up
 ``importer``.
 """
 
+from upturn.pool.ingestion.borders import keep_borders
 from upturn.pool.ingestion.conversion import RECORDED
 from upturn.pool.ingestion.formats import (
     COST_SUFFIXES,
@@ -37,6 +38,7 @@ __all__ = [
     "earlier_report",
     "ingest",
     "is_imported",
+    "keep_borders",
     "number",
     "outcome",
     "printable",

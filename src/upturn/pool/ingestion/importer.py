@@ -20,8 +20,10 @@ from sqlalchemy import Select, select
 
 from upturn.errors import ConfigError, IngestError, RecordError, StoreConflictError, UnknownNameError
 from upturn.pool import schema
+from upturn.pool.access import current_policy
 from upturn.pool.batch import store_page
 from upturn.pool.imported import Imported, Place, Quarantined
+from upturn.pool.ingestion.borders import keep_borders
 from upturn.pool.ingestion.conversion import Origin, Point, point_of, preferred, task_of, trajectory_of
 from upturn.pool.ingestion.formats import (
     AUTO,
@@ -36,7 +38,7 @@ from upturn.pool.ingestion.formats import (
 )
 from upturn.pool.ingestion.place import PlaceFinder, StoredCounts
 from upturn.pool.ingestion.recording import check_kind, open_recording, printable, unreadable
-from upturn.pool.privacy import anonymise, redact
+from upturn.pool.privacy import anonymise, mask, redact
 from upturn.pool.row import ReadyRow, digest
 from upturn.pool.store import Pool
 from upturn.records import Task, Trajectory, fields_json
@@ -90,9 +92,13 @@ def ingest(
 ) -> IngestReport:
     """Imports the file, or the rest of it after an interrupted import; raises the errors of ``check_source``.
 
+    Where the tenant anonymises before anything is stored, this does so, too.
+
     ``on_read`` gets the number of bytes of the file with each block that is read.
     """
     options = check_source(path, options)
+    if current_policy(pool.engine, tenant=options.tenant).anonymise == "write":
+        options = options._replace(is_anonymised=True)
     try:
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
@@ -364,7 +370,7 @@ class _Import:
         """Returns the conversation as rows; raises RecordError. ``number``: None = it has an id or a number."""
         conversation, task, trajectory = entry.conversation, entry.task, entry.trajectory
         if self._options.is_anonymised:
-            task, trajectory = anonymise(task), anonymise(trajectory)
+            task, trajectory = anonymise(task), keep_borders(trajectory, anonymise(trajectory), mask)
             conversation = replace(conversation, tags=list(map(redact, conversation.tags)))
         return point_of(conversation, task, trajectory, self._origin, content=entry.content, number=number)
 

@@ -5,11 +5,13 @@ that is a conversation of its own. Sending a request again adds nothing.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pydantic_core import from_json
 
 from upturn.errors import IngestError, RecordError, StoreConflictError
+from upturn.pool.ingestion.borders import keep_borders
 from upturn.pool.ingestion.conversion import Origin, Point, point_of, task_of, trajectory_of
 from upturn.pool.ingestion.formats import (
     Conversation,
@@ -21,6 +23,7 @@ from upturn.pool.ingestion.formats import (
     request_spans,
     span_lines,
 )
+from upturn.pool.privacy import Replacer, anonymise, replace_text
 from upturn.pool.row import ReadyRow
 from upturn.pool.store import Pool
 
@@ -35,9 +38,12 @@ class Received(NamedTuple):
     """Why model calls were not stored."""
 
 
-def receive_traces(pool: Pool, content: bytes, *, tenant: str, is_json: bool) -> Received:
+def receive_traces(
+    pool: Pool, content: bytes, *, tenant: str, is_json: bool, replacer: Replacer | None = None
+) -> Received:
     """Stores the model calls of an ``ExportTraceServiceRequest``; returns once they are durable.
 
+    ``replacer``: replaces personal data and secrets before anything is stored; None = nothing is replaced.
     Raises IngestError for content that is no such request, and StoreError if the pool fails.
     """
     try:
@@ -57,7 +63,7 @@ def receive_traces(pool: Pool, content: bytes, *, tenant: str, is_json: bool) ->
         try:
             if isinstance(line.content, LineError):
                 raise line.content
-            is_new = _store(pool, _point(line.content, origin))
+            is_new = _store(pool, _point(line.content, origin, replacer))
         except (LineError, RecordError, StoreConflictError) as exc:
             rejected.append(str(exc))
         else:
@@ -65,9 +71,16 @@ def receive_traces(pool: Pool, content: bytes, *, tenant: str, is_json: bool) ->
     return Received(added, known, tuple(rejected))
 
 
-def _point(conversation: Conversation, origin: Origin) -> Point:
+def _point(conversation: Conversation, origin: Origin, replacer: Replacer | None) -> Point:
+    if replacer is not None:  # a task's id is a hash, and that of the original would confirm a guess of it
+        tags = [replace_text(tag, replacer) for tag in conversation.tags]
+        task_key = replace_text(conversation.task_key, replacer)
+        conversation = replace(conversation, task_key=task_key, tags=tags)
     task = task_of(conversation, origin)
     trajectory = trajectory_of(conversation, task, origin)
+    if replacer is not None:
+        task, clean = anonymise(task, replacer), anonymise(trajectory, replacer)
+        trajectory = keep_borders(trajectory, clean, replacer)
     return point_of(conversation, task, trajectory, origin, content="", number=None)
 
 

@@ -82,7 +82,10 @@ def _load(context: Context, worker: PolicyWorker) -> _Demonstrations:
     """Those that the pool held when the run started; a resumed run trains on the same ones."""
     if context.config.traffic is not None:
         return _good_episodes(context, worker)
-    snapshot = context.journal.record_step("snapshot", Snapshot, lambda: take_training_snapshot(context))
+    others = context.config.pool.learn_from
+    snapshot = context.journal.record_step(
+        "snapshot", Snapshot, lambda: take_training_snapshot(context, others=others)
+    )
     return _successes(context, snapshot, worker)
 
 
@@ -102,10 +105,10 @@ def _good_episodes(context: Context, worker: PolicyWorker) -> _Demonstrations:
     return _Demonstrations([experience.trajectory for experience in read], frozen.snapshot, "good episodes")
 
 
-def take_training_snapshot(context: Context) -> Snapshot:
-    """Verified successes of this tenant in the trained families, frozen under an id.
+def take_training_snapshot(context: Context, *, others: Sequence[str] = ()) -> Snapshot:
+    """Verified successes of this tenant and ``others`` in the trained families, frozen under an id.
 
-    Raises TrainingError when there is none.
+    Raises TrainingError when there is none, and SharingError for others that have not opted in.
     """
     settings = context.config.section(SftSettings)
     selection = Selection(
@@ -115,12 +118,15 @@ def take_training_snapshot(context: Context) -> Snapshot:
         min_score=settings.min_score,
         limit_per_family=settings.limit_per_family,
     )
-    snapshot = take_snapshot(context.pool, tenants=[context.tenant], selection=selection)
+    snapshot = take_snapshot(
+        context.pool, tenants=[context.tenant, *others], selection=selection, trainer=context.tenant
+    )
     if not snapshot.trajectory_ids:
+        owners = " or ".join(map(repr, (context.tenant, *others)))
         raise TrainingError(
             f"there is no verified success with a score of sft.min_score = {selection.min_score:g} or more in "
-            f"{', '.join(training_families(context))} of the tenant {context.tenant!r}: let an agent that solves "
-            "some of the tasks serve, lower sft.min_score, or name families of imported successes in "
+            f"{', '.join(training_families(context))} of the tenant {owners}: let an agent that "
+            "solves some of the tasks serve, lower sft.min_score, or name families of imported successes in "
             "pool.imported_families"
         )
     return snapshot

@@ -4,27 +4,23 @@ A turn that observed several messages has them in one text, and their lengths be
 changes lengths, so such texts are anonymised message by message, and the lengths are counted anew.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from pydantic_core import from_json, to_json
-
-from upturn.pool.ingestion import is_imported
 from upturn.pool.ingestion.formats import Seen
-from upturn.records import CallContent, Observation, Trajectory, Turn, fields_json, from_fields
+from upturn.pool.ingestion.transcript import is_imported
+from upturn.pool.privacy import Replacer, replace_text
+from upturn.records import Observation, Trajectory, Turn, fields_json, from_fields
 
-Anonymise = Callable[[CallContent], CallContent]
 
-
-def keep_borders(original: Trajectory, clean: Trajectory, anonymise: Anonymise) -> Trajectory:
+def keep_borders(original: Trajectory, clean: Trajectory, replacer: Replacer) -> Trajectory:
     """Returns the anonymised trajectory with the lengths of the messages in its texts; ``original``: before."""
     if clean is original or not is_imported(original):
         return clean
-    turns = [_turn(*pair, anonymise) for pair in zip(original.turns, clean.turns, strict=True)]
+    turns = [_turn(*pair, replacer) for pair in zip(original.turns, clean.turns, strict=True)]
     return replace(clean, turns=tuple(turns))
 
 
-def _turn(original: Turn, clean: Turn, anonymise: Anonymise) -> Turn:
+def _turn(original: Turn, clean: Turn, replacer: Replacer) -> Turn:
     seen = from_fields(Seen, original.message) if original.message else Seen()
     if seen.messages is None or len(seen.messages) < 2:
         return clean
@@ -34,8 +30,7 @@ def _turn(original: Turn, clean: Turn, anonymise: Anonymise) -> Turn:
         start = position + len(_label(role))
         texts.append(original.observation.text[start : start + length])
         position = start + length + len(_BETWEEN)
-    # as a content of a call, whose texts are anonymised one by one
-    cleaned = from_json(anonymise(CallContent("", "", to_json(texts).decode())).messages)
+    cleaned = [replace_text(text, replacer) for text in texts]
     roles = [role for role, _ in seen.messages]
     pairs = list(zip(roles, cleaned, strict=True))
     text = _BETWEEN.join(f"{_label(role)}{words}" for role, words in pairs)
