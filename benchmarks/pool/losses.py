@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from threading import Event
 
 from benchmarks.comparison import result
@@ -21,6 +22,8 @@ from upturn.records import Result
 
 _LONGEST_LIFE_SECONDS = 0.3
 _WRITERS = 4
+_WRITES_BEFORE_A_RESTART = 8
+_LONGEST_WAIT_SECONDS = 120.0
 
 
 def measure_kills(plan: Plan, name: str, database: Database) -> Measurement:
@@ -47,11 +50,13 @@ def measure_restarts(plan: Plan, name: str, database: Database) -> Measurement:
     if server is None:
         return Measurement(())
     place, is_over = database.new_pool(), Event()
+    done = SimpleQueue[str]()
 
     def write(number: int, pool: Pool) -> list[str]:
         acknowledged: list[str] = []
         for task_id in stored_groups(pool, number):
             acknowledged.append(task_id)
+            done.put(task_id)
             if is_over.is_set():
                 break
         return acknowledged
@@ -60,6 +65,8 @@ def measure_restarts(plan: Plan, name: str, database: Database) -> Measurement:
         writers = [threads.submit(write, number, (first, second)[number % 2]) for number in range(_WRITERS)]
         for number in range(plan.restarts):
             plan.log(f"{name}: restart {number + 1} of {plan.restarts}")
+            for _ in range(_WRITES_BEFORE_A_RESTART):
+                done.get(timeout=_LONGEST_WAIT_SECONDS)
             server.stop(("immediate", "fast")[number % 2])
             server.start()
         is_over.set()
