@@ -19,6 +19,8 @@ HEAVY_FOLDERS = (
     "environments/adapters/",
 )
 """The only folders whose modules may import heavy packages at their top."""
+DATA = "environments/repair/packages/"
+"""The sources of repair tasks."""
 
 WATCHER = """
 import importlib, sys
@@ -49,7 +51,7 @@ def light_modules() -> list[str]:
     return [
         f"upturn.{path}".replace("/", ".").removesuffix(".__init__")
         for path in paths
-        if not path.startswith(HEAVY_FOLDERS) and "migrations" not in path
+        if not path.startswith((*HEAVY_FOLDERS, DATA)) and "migrations" not in path
     ]
 
 

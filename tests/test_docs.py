@@ -75,6 +75,7 @@ ELSEWHERE = {
     "sandbox.md: from upturn.environments.sandbox import Bubblewrap, sandbox_environment": (
         f"{SANDBOX}::test_the_pages_example_works"
     ),
+    "sandbox.md: import tempfile": "tests/environments/sandbox/test_session.py::test_the_pages_example_works",
     "programs.md: import httpx2": "tests/agents/program/test_program.py::test_the_pages_example_works",
     "environments.md: import gymnasium": f"{ADAPTERS}::test_the_gymnasium_example_works",
     "environments.md: import uvicorn": f"{ADAPTERS}::test_the_openenv_example_works",
@@ -207,6 +208,7 @@ NAMES: dict[str, Callable[[], dict[str, Any]]] = {
     "rogan_gladen": dict,
     "evaluation.md: from upturn.rewards import Gate, Rubric, Sequential, WeightedSum": dict,
     "evaluation.md: from upturn.rewards.difference import compare_patch, minimal_difference": dict,
+    "evaluation.md: from upturn.rewards.hacking import Change, find_hacks": dict,
     "sandbox.md: import asyncio": dict,
     "models.md: from upturn.training.algorithms.grpo import run_grpo": distributed_names,
     "pool.md: from upturn.pool import Pool, Selection": pool_names,
@@ -246,6 +248,8 @@ def test_python_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert last.candidate_tasks + last.control_tasks == 9
     elif "release" in names:
         assert names["release"].state == "promoted"
+    if "hack_findings" in names:
+        assert [(one.rule, one.line) for one in names["hack_findings"]] == [("special-case", 2)]
     if "rubric" in names:
         assert names["score"] == pytest.approx(0.75 - 0.1 / 4)
     if "smallest" in names:

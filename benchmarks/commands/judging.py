@@ -7,7 +7,7 @@ import typer
 from benchmarks.commands.options import AsJson, Only, Quick, emit_and_exit, select_parts
 from upturn.records import JsonValue, Result
 
-PARTS = ("difference", "calls", "judges")
+PARTS = ("difference", "calls", "judges", "detectors")
 
 
 def bench_judging(
@@ -17,12 +17,12 @@ def bench_judging(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the difference of programs, the matcher of tool calls, and judges with chosen biases."""
+    """Measure the difference of programs, the matcher of tool calls, judges and detectors of hacks."""
     results: list[Result] = []
     details: dict[str, JsonValue] = {"seed": seed}
     for part in select_parts(PARTS, only):
-        measure = {"difference": _difference, "calls": _calls, "judges": _judges}[part]
-        measured, more = measure(seed, quick=quick)
+        measures = {"difference": _difference, "calls": _calls, "judges": _judges, "detectors": _detectors}
+        measured, more = measures[part](seed, quick=quick)
         results += measured
         details |= more
     emit_and_exit("judging", results, details, as_json=as_json)
@@ -39,8 +39,8 @@ def _difference(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, Json
     results = measure_time(1 if quick else 9, seed, (1,) if quick else (1, 30))
     if quick:
         results = [Result(result.name, result.value, result.unit, n=result.n) for result in results]
-    statements, missed = measure_one_statement(library_files(60 if quick else 6), 1 if quick else 2, seed)
-    formatting, formatted = measure_formatting(library_files(60 if quick else 3))
+    statements, missed = measure_one_statement(library_files(120 if quick else 6), 1 if quick else 2, seed)
+    formatting, formatted = measure_formatting(library_files(120 if quick else 3))
     return [*results, *statements, formatting], {"missed": list[JsonValue]([*missed, *formatted][:20])}
 
 
@@ -59,3 +59,22 @@ def _judges(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, JsonValu
     if quick:  # too few for a bar
         results = [result for result in results if result.bar is None]
     return results, {}
+
+
+def _detectors(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, JsonValue]]:
+    from benchmarks.judging.detection import alarm_results, count_alarms, count_found, recall_results
+    from benchmarks.judging.difference import library_files
+    from benchmarks.judging.hacks import patches_of
+    from benchmarks.judging.honest import honest_patches
+    from benchmarks.judging.projects import PROJECTS
+
+    results: list[Result] = []
+    wrong: list[JsonValue] = []
+    projects = PROJECTS[:1] if quick else PROJECTS
+    files = [] if quick else library_files(1)
+    for place, end in enumerate(("", "_held_out")):
+        found = count_found(patches_of(f"hacks{end}", projects))
+        alarms = count_alarms(honest_patches(f"features{end}", files[place::14], 1 if quick else 6, seed + place))
+        results += [*recall_results(found, end), *alarm_results(alarms, end)]
+        wrong += [*found.wrong[:20], *alarms.wrong[:20]]
+    return results, {"wrong": wrong}

@@ -176,6 +176,23 @@ def test_limits_name_the_outcome(limits: Limits, outcome: str, turns: int) -> No
     assert all(len(row.token_ids) <= (limits.max_tokens or 99) for row in trajectory.rows)
 
 
+@pytest.mark.parametrize(
+    ("texts", "outcome", "turns"),
+    [
+        (["c.lose", "c.lose", "c.lose", "user.finish"], "step_limit", 3),
+        (["c.lose", "c.add", "c.lose", "c.lose", "user.finish"], "step_limit", 4),
+        (["c.add", "c.add", "c.add", "user.finish"], "finished", 4),  # other results each time
+        (["c.lose", "c.lose", "c.find", "user.finish"], "finished", 4),
+        (["?", "?", "?", "user.finish"], "finished", 4),  # no calls
+    ],
+)
+def test_a_third_equal_call_with_an_equal_result_ends_the_rollout(
+    texts: Sequence[str], outcome: str, turns: int
+) -> None:
+    trajectory = play(scripted(texts, Limits(max_equal_calls=3)))
+    assert (trajectory.outcome, len(trajectory.turns)) == (outcome, turns)
+
+
 def test_a_truncated_action_is_recorded_but_not_executed() -> None:
     trajectory = play(scripted(["c.add"], Limits(max_action_tokens=2, max_turns=1)))
     assert (trajectory.turns[0].text, trajectory.turns[0].action) == ("c.", None)

@@ -83,7 +83,7 @@ def solution(family: str) -> str:
 def test_list_names_families_and_levels() -> None:
     printed = run("list")
     levels = {name: family.level for name, family in FAMILIES.items()}
-    assert list(printed["environments"]) == ["office"]
+    assert list(printed["environments"]) == ["office", "repair", "repair-impossible"]
     assert run("list", ENVIRONMENT)["environments"] == {"errands": {"verifier": "errands/1", "levels": levels}}
     assert "mail_reply: 2" in CliRunner().invoke(env_app, ["list", ENVIRONMENT]).stdout
 

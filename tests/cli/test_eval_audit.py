@@ -28,10 +28,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "train-grpo-1"
     training = run / "training" / "grpo"
     training.mkdir(parents=True)
-    (run / "config.json").write_text(json.dumps({"rewards": {"weights": {"success": 1.0, "polite": "essential"}}}))
+    (run / "config.json").write_text(
+        json.dumps({"rewards": {"weights": {"success": 1.0, "polite": "essential"}}, "pool": {}})
+    )
     points = [{"units": units, "steps": 0, "score": 0.5, "score_low": 0.4, "score_high": 0.6} for units in (0, 6)]
     (training / "curve.jsonl").write_text("".join(f"{json.dumps(point)}\n" for point in points))
-    with Pool.open(run / "upturn.db") as pool:
+    with Pool.open(run / "pool.db") as pool:
         for iteration in range(6):
             finished = [_finished(4 * iteration + index, 0.15 * iteration + 0.01 * index) for index in range(4)]
             PoolSink(pool).append("train-grpo-1/grpo", iteration, finished)
@@ -39,8 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_farmed_component_is_named(folder: Path) -> None:
-    pool = str(folder.parent.parent / "upturn.db")
-    ran = CliRunner().invoke(app, ["eval", "audit", str(folder), "--pool", pool, "--json"])
+    ran = CliRunner().invoke(app, ["eval", "audit", str(folder), "--json"])
     results = {result["name"]: result for result in json.loads(ran.stdout)["results"]}
     assert ran.exit_code == 1
     assert "the reward rose and held-out quality did not; the largest contribution has 'polite'" in ran.stderr
@@ -51,7 +52,7 @@ def test_a_farmed_component_is_named(folder: Path) -> None:
 
 
 def test_other_folders_tenants_and_pools_are_refused(folder: Path, tmp_path: Path) -> None:
-    runner, pool = CliRunner(), str(folder.parent.parent / "upturn.db")
+    runner, pool = CliRunner(), str(folder.parent.parent / "pool.db")
     refused = [
         (str(tmp_path), (), "is not the folder of a training run"),
         (str(folder), ("--tenant", "other"), "has no rollouts of the run 'train-grpo-1/grpo' for this tenant"),

@@ -22,7 +22,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_registered_names_resolve() -> None:
-    assert registered_kits() == ("office",)
+    assert registered_kits() == ("office", "repair", "repair-impossible")
     for name in registered_kits():
         assert resolve_kit(name).name == name
 
@@ -40,7 +40,7 @@ def test_import_paths_resolve_to_the_factorys_kit(module: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("ofice", "unknown environment 'ofice'; known: office; or give module:factory"),
+        ("ofice", "unknown environment 'ofice'; known: office, repair, repair-impossible; or give module:factory"),
         ("", "unknown environment ''"),
         ("no_such_module:kit", "cannot be imported: No module named 'no_such_module'"),
         ("my_environments:missing", "cannot be imported: .* has no attribute 'missing'"),

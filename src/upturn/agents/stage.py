@@ -23,6 +23,7 @@ from upturn.environments import (
 )
 from upturn.errors import WorldError
 from upturn.records import ModelUsage, Observation, Outcome, Task, Turn
+from upturn.rewards.calls import times_made
 
 ResultT = TypeVar("ResultT")
 FAILED_OBSERVATION = Observation(text="", code="environment_error")
@@ -119,9 +120,13 @@ class Stage:
         self.observation, self.state_hash, self.potential = observation, info.state_hash, potential
         if is_terminated:
             self.outcome = "finished"
-        elif is_truncated:
+        elif is_truncated or self._is_looping():
             self.outcome = "step_limit"
         return self.outcome
+
+    def _is_looping(self) -> bool:
+        most = self.limits.max_equal_calls
+        return most is not None and times_made(self.turns, self.observation) >= most
 
     def _place(self, turn: Turn, index: int | None) -> None:
         if index is not None:

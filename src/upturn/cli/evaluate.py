@@ -10,7 +10,7 @@ from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath
 from upturn.cli.output import emit, print_message
 from upturn.cli.suites import run_suites
 from upturn.environments import registered_kits, resolve_kit
-from upturn.loop.evaluation import Reverified, audit_training, reverify
+from upturn.loop.evaluation import Reverified, audit_training, audited_run, reverify
 from upturn.pool import ALL_TENANTS, Pool, Selection
 from upturn.records import Result
 
@@ -24,8 +24,12 @@ _MAX_DIFFERENCES_SHOWN = 20
 def audit_rewards(
     run_dir: Annotated[Path, typer.Argument(help="Folder of a training run, runs/<id>/training/<name>.")],
     *,
-    pool: PoolPath = POOL_PATH,
-    tenant: Tenant = "default",
+    pool: Annotated[
+        str | None, typer.Option("--pool", help="File or URL (postgresql://…) of the pool. Default: the run's.")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="Tenant whose records to use. Default: the run's.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which reward component moved while an agent was trained, and whether held-out quality rose as well.
@@ -33,9 +37,11 @@ def audit_rewards(
     Compares the first third of the iterations with the last. Exits with 1 if the reward rose and the quality did
     not.
     """
-    with Pool.open(pool, read_only=True) as opened:
-        audit = audit_training(run_dir, opened, tenant=tenant)
-    emit("eval audit", audit.results(), {"tenant": tenant}, as_json=as_json)
+    run = audited_run(run_dir)
+    scope = tenant or run.tenant
+    with Pool.open(pool or run.pool, read_only=True) as opened:
+        audit = audit_training(run_dir, opened, tenant=scope)
+    emit("eval audit", audit.results(), {"tenant": scope}, as_json=as_json)
     if audit.finding == "diverged":
         first = next(iter(audit.components), None)
         moved = "" if first is None else f"; the largest contribution has {first.name!r}"

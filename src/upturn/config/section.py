@@ -337,6 +337,9 @@ class Limits(Settings):
     kind local_model, whose cache it bounds, and no limit for other agents."""
     max_action_tokens: Count = 64
     """Maximum tokens in one action."""
+    max_equal_calls: Annotated[int, Field(ge=2)] | None = None
+    """Number of equal calls with equal results after which a trajectory ends, as at ``max_turns``: it goes round in
+    circles. Not for environments in which such calls have a use, such as waiting. Unset = no limit."""
     call_repairs: Literal["execute", "refuse"] = "execute"
     """For agents of kind local_model with a chat template: calls that are written almost right, such as in a code
     block or without their closing tag. ``execute``: they are made; the repair is recorded and counted. ``refuse``:

@@ -8,7 +8,11 @@ from upturn.environments.environment import Environment, Verifier
 from upturn.errors import UnknownNameError, UpturnError, WorldError, error_text
 from upturn.records import Split, Task, Tool
 
-_REGISTERED = {"office": "upturn.environments.office.kit:OfficeKit"}
+_REGISTERED = {
+    "office": "upturn.environments.office.kit:OfficeKit",
+    "repair": "upturn.environments.repair.kit:RepairKit",
+    "repair-impossible": "upturn.environments.repair.kit:impossible_kit",
+}
 
 
 @runtime_checkable

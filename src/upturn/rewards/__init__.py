@@ -3,9 +3,10 @@
 Pure functions of records and texts that verifiers and training share, and a ``judge`` that asks a model. Not here:
 verifiers (in the folder of their environment), the reward that training uses (``loop.trainers.rl_training``) and
 advantages (``training``). Start with ``rubric``, which ``part`` composes. ``measure`` has the components of
-``[[rewards.measures]]``, ``calls`` grades tool calls, ``difference`` measures patches, ``budget`` has length and
-repetition rewards, ``acceptance`` the rewards of ``upturn train rft``; ``similarity`` compares texts, ``answer``
-final answers, ``junit`` reads reports of tests, ``audit`` finds what moved in training."""
+``[[rewards.measures]]``, ``calls`` grades tool calls, ``difference`` measures patches, ``hacking`` finds what games
+their tests, ``budget`` has length and repetition rewards, ``acceptance`` the rewards of ``upturn train rft``;
+``similarity`` compares texts, ``answer`` final answers, ``junit`` reads reports of tests, ``audit`` finds what
+moved in training."""
 
 from upturn.rewards.acceptance import acceptance_rate, acceptance_with_format, format_reward, random_acceptance
 from upturn.rewards.answer import is_same_answer, normalised_answer

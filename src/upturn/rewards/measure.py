@@ -63,7 +63,7 @@ def _within(settings: MeasureSettings, trajectory: Trajectory, evaluation: Evalu
 
 def _repetition(settings: MeasureSettings, trajectory: Trajectory, _: Evaluation) -> float:
     assert settings.size is not None  # the settings require it
-    return -repetition(written_words(trajectory), size=settings.size)
+    return abs(repetition(written_words(trajectory), size=settings.size))
 
 
 def _repeated_calls(_: MeasureSettings, trajectory: Trajectory, __: Evaluation) -> float:

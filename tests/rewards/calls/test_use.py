@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from upturn.records import Action, Evaluation, Observation, Trajectory, Turn
-from upturn.rewards.calls import adoption_of, call_uses, repeated_calls, use_bonus
+from upturn.rewards.calls import adoption_of, call_uses, repeated_calls, times_made, use_bonus
 
 SUCCESS = Evaluation("v", "t", "j", "desk/1", "success", (), {}, {}, 1.0)
 
@@ -64,6 +64,13 @@ def test_repeated_calls_are_those_with_an_equal_result() -> None:
     polled = attempt("x", ("look a", "busy"), ("look a", "ready"), ("look a", "busy"))
     assert repeated_calls(same) == (1, 3)
     assert repeated_calls(polled) == (2,)
+
+
+def test_equal_calls_are_counted_by_their_last_result() -> None:
+    polled = attempt("x", ("look a", "busy"), ("look b", "busy"), ("look a", "busy"), ("look a", "ready"))
+    results = polled.results
+    assert [times_made(polled.turns[: end + 1], results[end]) for end in range(4)] == [1, 1, 2, 1]
+    assert times_made((), results[0]) == 0
 
 
 def test_adoption_states_its_denominators() -> None:

@@ -12,8 +12,15 @@ from upturn.environments.programs.evaluators import EVALUATORS
 from upturn.environments.programs.grading import ATTEMPT_PARTS, FinishedAttempt, Graded
 from upturn.environments.programs.kit import ProgramKit, Solved, program_kit
 from upturn.environments.programs.pytest_run import count_tests, run_pytest
-from upturn.environments.programs.temporary_folder import TemporaryFolder
-from upturn.environments.programs.workspace import WorkspaceLimits
+from upturn.environments.programs.temporary_folder import TemporaryFolder, empty_folder
+from upturn.environments.programs.workspace import (
+    Workspace,
+    WorkspaceLimits,
+    checked_path,
+    encoded_files,
+    read_workspace,
+    write_workspace,
+)
 
 __all__ = [
     "ATTEMPT_PARTS",
@@ -25,9 +32,15 @@ __all__ = [
     "ProgramKit",
     "Solved",
     "TemporaryFolder",
+    "Workspace",
     "WorkspaceLimits",
+    "checked_path",
     "count_tests",
+    "empty_folder",
+    "encoded_files",
     "program_kit",
+    "read_workspace",
     "run_check",
     "run_pytest",
+    "write_workspace",
 ]

@@ -58,6 +58,8 @@ class Bubblewrap:
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     program: str = "bwrap"
     """Name or path of bubblewrap."""
+    hidden: tuple[Path, ...] = ()
+    """Folders that the program sees as empty, such as one with answers among the packages."""
 
     async def exec(
         self,
@@ -70,18 +72,23 @@ class Bubblewrap:
         timeout_seconds: float | None = None,
     ) -> CommandEnd:
         """As ``Sandbox.exec``."""
-        workspace = self.workspace.resolve()
+        workspace = self.checked_workspace()
         if not folder.resolve().is_relative_to(workspace):
             raise SandboxError(f"the folder {str(folder)!r} must be in the sandbox's workspace, {str(workspace)!r}")
+        await self.check()
+        call = Call(tuple(command), environment, input, folder.resolve(), output_limit, timeout_seconds)
+        return await self._run(workspace, call)
+
+    def checked_workspace(self) -> Path:
+        """The workspace's real path; raises SandboxError where it holds more than a program may change."""
+        workspace = self.workspace.resolve()
         kept = holds_more(workspace)
         if kept is not None:
             raise SandboxError(
                 f"the workspace {str(workspace)!r} holds {str(kept)!r}, which the program could change: give the "
                 "program a folder of its own"
             )
-        await self.check()
-        call = Call(tuple(command), environment, input, folder.resolve(), output_limit, timeout_seconds)
-        return await self._run(workspace, call)
+        return workspace
 
     async def check(self) -> None:
         """Tests once a process whether this bubblewrap isolates. Raises SandboxError: what to install or allow."""
@@ -91,7 +98,7 @@ class Bubblewrap:
                     f"a sandbox needs bubblewrap, and {self.program!r} is no program of PATH, so the command has "
                     "not run; install bubblewrap 0.8 or newer: apt-get install bubblewrap, dnf install bubblewrap"
                 )
-            probing = replace(self, ports=(), readable=(PROBE,))
+            probing = replace(self, ports=(), readable=(PROBE,), hidden=())
             await show_isolation(probing._run, self.limits)
             _isolating.add(self.program)
 
@@ -108,15 +115,15 @@ class Bubblewrap:
         if os.getuid() == 0:
             give_away(workspace)
         ours, theirs = socket.socketpair()
-        with ours, theirs, _start(self, workspace, call, theirs.fileno()) as (inside, launch):
+        with ours, theirs, launched(self, workspace, call, theirs.fileno()) as (inside, launch):
             async with HostPorts(ours, self.ports) as ports:
                 try:
                     end = await run_supervised(inside, launch)
                 except OSError as exc:
-                    raise SandboxError(_failure(str(exc))) from exc
+                    raise SandboxError(start_failure(str(exc))) from exc
                 report = ports.report()
         if report is None and end.exit_code is not None:
-            raise SandboxError(_failure(f"bubblewrap ended with {end.exit_code}: {end.errors.strip()[-500:]}"))
+            raise SandboxError(start_failure(f"bubblewrap ended with {end.exit_code}: {end.errors.strip()[-500:]}"))
         if report:
             raise start_error(call.command, int(report))
         return end
@@ -129,21 +136,34 @@ def _may_mount() -> bool:
 
 
 @contextmanager
-def _start(sandbox: Bubblewrap, workspace: Path, call: Call, channel: int) -> Iterator[tuple[Call, Launch]]:
-    """Bubblewrap's call for the given one, and how the supervisor launches it; descriptors are open meanwhile."""
+def launched(
+    sandbox: Bubblewrap,
+    workspace: Path,
+    call: Call,
+    channel: int,
+    *,
+    files: Mapping[str, bytes] | None = None,
+    passed: Sequence[int] = (),
+) -> Iterator[tuple[Call, Launch]]:
+    """Bubblewrap's call for the given one, and how the supervisor launches it; descriptors are open meanwhile.
+
+    ``channel``: a descriptor that ``enter`` reports to. ``files``: further ones, by their paths inside. ``passed``:
+    descriptors that the program gets.
+    """
     mounts = mounts_for(workspace, call.command, call.environment, sandbox.readable)
     paths = tuple(map(str, (*mounts.readable, workspace, *mounts.protected, _ENTER)))
     launch, sources = Launch(user=ORDINARY_USER if os.getuid() == 0 else None), paths
     if os.getuid() == 0 and _may_mount():
         launch, sources = replace(launch, staged=paths), tuple(f"{STAGE}/{i}" for i in range(len(paths)))
-    with ExitStack() as files:
-        seccomp = files.enter_context(nameless_file(seccomp_filter()))
-        made = {path: files.enter_context(nameless_file(content)) for path, content in _FILES.items()}
+    with ExitStack() as opened:
+        seccomp = opened.enter_context(nameless_file(seccomp_filter()))
+        contents = {**_FILES, **(files or {})}
+        made = {path: opened.enter_context(nameless_file(content)) for path, content in contents.items()}
         command = (
             # its path: when root has become another user, the supervisor may read no modules to look it up
             *(
                 shutil.which(sandbox.program) or sandbox.program,
-                *_arguments(mounts, sources, workspace, sandbox.limits),
+                *_arguments(mounts, sources, workspace, sandbox),
             ),
             *(part for path, number in made.items() for part in ("--ro-bind-data", str(number), path)),
             *("--remount-ro", "/", "--seccomp", str(seccomp), "--chdir", str(call.folder), "--"),
@@ -151,11 +171,12 @@ def _start(sandbox: Bubblewrap, workspace: Path, call: Call, channel: int) -> It
             *(",".join(map(str, numbers)) for numbers in (sandbox.ports, _limits(sandbox.limits))),
             *call.command,
         )
-        passed = (channel, seccomp, *made.values())
-        yield replace(call, command=command, folder=Path("/")), replace(launch, passed=passed)
+        kept = (channel, seccomp, *made.values(), *passed)
+        yield replace(call, command=command, folder=Path("/")), replace(launch, passed=kept)
 
 
-def _failure(message: str) -> str:
+def start_failure(message: str) -> str:
+    """The message of a sandbox that does not start, with the cure."""
     return f"the sandbox does not start, so the command has not run: {message}; {cure(message, this_host())}"
 
 
@@ -178,11 +199,12 @@ def sandbox_environment(workspace: Path) -> dict[str, str]:
     return {"PATH": path, "HOME": str(workspace), "LANG": "C.UTF-8"}
 
 
-def _arguments(mounts: Mounts, sources: Sequence[str], workspace: Path, limits: SandboxLimits) -> Iterator[str]:
+def _arguments(mounts: Mounts, sources: Sequence[str], workspace: Path, sandbox: Bubblewrap) -> Iterator[str]:
     """Bubblewrap's, up to ``/``'s remount.
 
     ``sources``: of ``mounts.readable``, the workspace, ``mounts.protected``, ``enter``.
     """
+    limits = sandbox.limits
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session")
     yield from ("--cap-drop", "ALL", "--hostname", "sandbox")
     yield from ("--uid", str(_USER_INSIDE), "--gid", str(_USER_INSIDE))
@@ -195,6 +217,9 @@ def _arguments(mounts: Mounts, sources: Sequence[str], workspace: Path, limits: 
     places = (*mounts.readable, workspace, *mounts.protected, _ENTER_INSIDE)
     for place, source in zip(places, sources, strict=True):
         yield from ("--bind" if place == workspace else "--ro-bind", source, str(place))
+    for folder in sandbox.hidden:
+        if any(folder.resolve().is_relative_to(place) for place in mounts.readable):
+            yield from ("--size", "4096", "--tmpfs", str(folder.resolve()), "--remount-ro", str(folder.resolve()))
 
 
 def _limits(limits: SandboxLimits) -> tuple[int, ...]:

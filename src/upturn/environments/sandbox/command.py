@@ -85,7 +85,7 @@ async def run_supervised(call: Call, launch: Launch) -> CommandEnd:
     with control, Pipe(call.output_limit) as output, Pipe(call.output_limit) as errors:
         with theirs, nameless_file(call.input) as stdin:
             process = subprocess.Popen(
-                (*_arguments(theirs.fileno(), launch), *call.command),
+                (*supervisor_command(theirs.fileno(), launch), *call.command),
                 stdin=stdin,
                 stdout=output.writing,
                 stderr=errors.writing,
@@ -115,7 +115,8 @@ def start_error(command: Sequence[str], number: int) -> OSError:
     return OSError(number, f"the command {command[0]!r} cannot start: {os.strerror(number)}")
 
 
-def _arguments(control: int, launch: Launch) -> tuple[str, ...]:
+def supervisor_command(control: int, launch: Launch) -> tuple[str, ...]:
+    """The supervisor's command line, which the command follows; ``control``: its end of the control socket."""
     passed = ",".join(map(str, launch.passed))
     user = "" if launch.user is None else str(launch.user)
     started = (sys.executable, "-I", "-S", str(_SUPERVISOR), str(control), str(os.getpid()))

@@ -22,7 +22,7 @@ from upturn.loop.evaluation.heldout_design import warn_of_few_tasks
 from upturn.loop.evaluation.model_selection import configured_evaluation, selection_evaluation, selection_tasks
 from upturn.loop.evaluation.reference_scores import Floor, measure_floor
 from upturn.loop.evaluation.reverify import Reverified, reverify
-from upturn.loop.evaluation.reward_audit import audit_training
+from upturn.loop.evaluation.reward_audit import audit_training, audited_run
 from upturn.loop.evaluation.stage_choice import Stage, StageChoice, choose_stage
 from upturn.loop.evaluation.suite_metrics import SuiteResult, metrics, run_oracle, run_tasks
 from upturn.loop.evaluation.suite_run import SuiteRun
@@ -38,6 +38,7 @@ __all__ = [
     "SuiteResult",
     "SuiteRun",
     "audit_training",
+    "audited_run",
     "choose_stage",
     "compare",
     "configured_evaluation",

@@ -8,7 +8,7 @@ from upturn.rewards.calls.adoption import Adoption, ToolAdoption, adoption_of
 from upturn.rewards.calls.gold import GoldCall, read_gold_calls
 from upturn.rewards.calls.graded import ToolReward, grade_calls
 from upturn.rewards.calls.matching import CallFault, CallsMatch, match_calls
-from upturn.rewards.calls.use import CallUse, call_uses, repeated_calls, use_bonus
+from upturn.rewards.calls.use import CallUse, call_uses, repeated_calls, times_made, use_bonus
 
 __all__ = [
     "Adoption",
@@ -24,5 +24,6 @@ __all__ = [
     "match_calls",
     "read_gold_calls",
     "repeated_calls",
+    "times_made",
     "use_bonus",
 ]

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from upturn.records import Action, Evaluation, Trajectory, record
+from upturn.records import Action, Evaluation, Observation, Trajectory, Turn, record
 from upturn.rewards.similarity import words
 
 _TELLING = re.compile(r"(?=.*\d).{2,}|.{4,}")
@@ -75,6 +75,21 @@ def repeated_calls(trajectory: Trajectory) -> tuple[int, ...]:
             repeated.append(index)
         made[key].add(answer)
     return tuple(repeated)
+
+
+def times_made(turns: Sequence[Turn], last: Observation) -> int:
+    """How often the last turn's call was made with the result that it has now, itself included; 0 without a call.
+
+    ``last``: the observation after the last turn.
+    """
+    if not turns or turns[-1].action is None:
+        return 0
+    results = [*(turn.observation for turn in turns[1:]), last]
+    call = (turns[-1].action.name, turns[-1].action.parameters)
+    return sum(
+        turn.action is not None and (turn.action.name, turn.action.parameters) == call and result == last
+        for turn, result in zip(turns, results, strict=True)
+    )
 
 
 def _values_text(action: Action | None) -> str:

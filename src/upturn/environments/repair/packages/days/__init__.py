@@ -1,0 +1,1 @@
+"""Days of the Gregorian calendar as ``(year, month, day)``."""

@@ -1,0 +1,1 @@
+"""Formulae of whole numbers, with ``+ - *`` and brackets."""

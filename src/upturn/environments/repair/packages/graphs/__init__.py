@@ -1,0 +1,1 @@
+"""Directed graphs as dictionaries: node to the list of nodes that follow it."""

@@ -1,0 +1,1 @@
+"""Maps of rows of characters: ``#`` is a wall, everything else is free."""

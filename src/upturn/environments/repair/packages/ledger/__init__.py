@@ -1,0 +1,1 @@
+"""Bookings ``(account, amount)`` in cents; an expense is negative."""

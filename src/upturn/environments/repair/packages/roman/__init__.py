@@ -1,0 +1,1 @@
+"""Roman numerals from 1 to 3999."""

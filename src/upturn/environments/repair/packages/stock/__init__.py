@@ -1,0 +1,1 @@
+"""A store of goods: item to number of pieces."""
