@@ -7,8 +7,9 @@ import inspect
 import os
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -132,6 +133,17 @@ def benchmarks_in_child_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent.parent), prepend=os.pathsep)
         yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the curves out of the pages of training runs: drawing them takes longer than training a toy."""
+
+    def picture(_: object, name: str) -> str:
+        return f'<svg><title id="{name}">undrawn</title></svg>'
+
+    monkeypatch.setattr("upturn.report.training.page.draw", lambda *_, **__: None)
+    monkeypatch.setattr("upturn.report.training.page.canvas", SimpleNamespace(style=nullcontext, svg=picture))
 
 
 @pytest.fixture

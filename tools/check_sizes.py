@@ -32,6 +32,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/pool/batches.py:batch": "a command's parameters are its options",
     "src/upturn/cli/pool/statistics.py:stats": "a command's parameters are its options",
     "src/upturn/cli/pool/card.py:card": "a command's parameters are its options",
+    "src/upturn/cli/pool/validation.py:validate": "a command's parameters are its options",
     "src/upturn/cli/pool/privacy.py:policy": "a command's parameters are its options",
     "src/upturn/cli/pool/privacy.py:forget": "a command's parameters are its options",
     "src/upturn/cli/pool/exports.py:export_records": "a command's parameters are its options",

@@ -1,5 +1,6 @@
 """``python -m benchmarks judging``: whether what grades work sees it as it is, and how fast."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from benchmarks.commands.options import AsJson, Only, Quick, emit_and_exit, select_parts
 from upturn.records import JsonValue, Result
 
-PARTS = ("difference", "calls", "judges", "detectors")
+PARTS = ("difference", "calls", "judges", "detectors", "repairs")
 
 
 def bench_judging(
@@ -17,11 +18,17 @@ def bench_judging(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the difference of programs, the matcher of tool calls, judges and detectors of hacks."""
+    """Measure the difference of programs, the matcher of tool calls, judges, detectors of hacks, and repairs."""
     results: list[Result] = []
     details: dict[str, JsonValue] = {"seed": seed}
     for part in select_parts(PARTS, only):
-        measures = {"difference": _difference, "calls": _calls, "judges": _judges, "detectors": _detectors}
+        measures = {
+            "difference": _difference,
+            "calls": _calls,
+            "judges": _judges,
+            "detectors": _detectors,
+            "repairs": _repairs,
+        }
         measured, more = measures[part](seed, quick=quick)
         results += measured
         details |= more
@@ -59,6 +66,18 @@ def _judges(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, JsonValu
     if quick:  # too few for a bar
         results = [result for result in results if result.bar is None]
     return results, {}
+
+
+def _repairs(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, JsonValue]]:
+    from benchmarks.judging.repairs import measure_repairs, measure_sandbox
+    from upturn.errors import SandboxError
+
+    try:
+        if not quick:
+            return measure_repairs(60, seed), {}
+        return [replace(result, bar=None, holds=None) for result in measure_sandbox(1)], {}
+    except SandboxError as exc:
+        return [], {"repairs": str(exc)}
 
 
 def _detectors(seed: int, *, quick: bool) -> tuple[list[Result], dict[str, JsonValue]]:

@@ -155,8 +155,8 @@ def test_prune_shows_first_and_deletes_then(tmp_path: Path) -> None:
         return CliRunner().invoke(commands, ["pool", "prune", "--config", str(config), "--json", *arguments])
 
     agent = '[[agents]]\nname = "nano"\nkind = "local_model"\nmodel = "nano"\n'
-    config.write_text(f"{agent}[pool]\npath = {str(path)!r}\n")
-    assert "give it a rule with days or megabytes" in str(prune().exception)
+    config.write_text(f"{agent}[pool]\npath = {str(path)!r}\nretention = []\n")
+    assert "retention = [], which keeps all; give it a [[pool.retention]]" in str(prune().exception)
     config.write_text(f"{agent}[pool]\npath = {str(path)!r}\n[[pool.retention]]\ndays = 30\n")
     shown = json.loads(prune("--dry-run").stdout)
     assert (values(shown)["outdated"], values(shown)["deleted"]) == (1, 0)

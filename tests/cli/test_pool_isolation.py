@@ -9,6 +9,7 @@ from tests.cli.test_pool_command import run
 from tests.pool.conftest import build_point
 from upturn.errors import UnknownNameError
 from upturn.pool import Pool, experiences_in, take_snapshot
+from upturn.pool.access import set_policy
 from upturn.pool.imported import Imported, Quarantined
 from upturn.records import Action, Call, CallContent, Decision, Feedback, Observation
 
@@ -18,7 +19,12 @@ CANARY = "kanarienvogel"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    file = tmp_path / "pool.db"
+    fill(tmp_path / "pool.db")
+    return tmp_path / "pool.db"
+
+
+def fill(file: Path) -> None:
+    """A pool with a data point of the default tenant, and records of all kinds of the tenant ``hidden``."""
     with Pool.open(file) as pool:
         pool.append(*build_point("a"))
         task, trajectory, evaluation = build_point(
@@ -52,7 +58,7 @@ def path(tmp_path: Path) -> Path:
         bad = Quarantined(1, CANARY, CANARY)
         pool.append(imported=Imported("hidden", CANARY, f"{CANARY}.jsonl", 1, 0, (bad,)))
         take_snapshot(pool, tenants=["hidden"])
-    return file
+        set_policy(pool, {"anonymise": "write"}, tenant="hidden", who=CANARY, why=CANARY, when=1.0)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +68,8 @@ def path(tmp_path: Path) -> Path:
         "export --raw --out {out}", "export --pseudonyms --out {out}", "quarantine list",
         "export --as transitions --out {out}", "similar mail",
         "forget --subject nobody@corp.de --dry-run", "shred", "privacy", f"show task-{CANARY}-1",
+        "policy", "batch", "batch --out {out} --contents raw", "batch --out {out} --contents anonymised",
+        "snapshot", "validate --gates", "export --as sft --out {out}", "report --out {out}", "tag task-a",
     ],
 )  # fmt: skip
 def test_commands_for_one_tenant_show_nothing_of_another(path: Path, tmp_path: Path, command: str) -> None:

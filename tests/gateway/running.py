@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import upturn
 
 PROGRAM = "from upturn.cli import main; main()"
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 
 
 @contextmanager

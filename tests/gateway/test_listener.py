@@ -1,14 +1,13 @@
 """Where the gateway listens, and how it stops."""
 
-import os
 import signal
 import socket
-import subprocess
-import sys
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
+from tests.forked import Forked, forked
 from upturn.errors import ConfigError
 from upturn.gateway.listener import base_url, bind, port_of
 
@@ -20,11 +19,18 @@ async def app(scope, receive, send):
         for _ in range(2):
             await send({"type": (await receive())["type"] + ".complete"})
 
-try:
-    serve(app, bind("127.0.0.1", 0), lambda: print("listening", flush=True))
-finally:
-    print("closed in order", flush=True)
+def run():
+    try:
+        serve(app, bind("127.0.0.1", 0), lambda: print("listening", flush=True))
+    finally:
+        print("closed in order", flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Forked]:
+    with forked(PROGRAM) as running:
+        yield running
 
 
 def test_a_port_in_use_is_refused_before_anything_is_loaded() -> None:
@@ -69,13 +75,8 @@ def test_addresses_for_clients() -> None:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_server_and_its_caller_in_order(stop: signal.Signals) -> None:
-    paths = os.pathsep.join(path for path in sys.path if path)
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "listening\n"
-        process.send_signal(stop)
-        assert process.stdout.read() == "closed in order\n"
-        assert process.wait(timeout=60) == 0
+def test_a_signal_ends_the_server_and_its_caller_in_order(server: Forked, stop: signal.Signals) -> None:
+    server.start()
+    assert server.line() == "listening\n"
+    server.signal(stop)
+    assert server.end() == (["closed in order\n"], 0)

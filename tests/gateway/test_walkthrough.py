@@ -1,4 +1,7 @@
-"""The five minutes of docs/gateway.md: its commands, run against a server without a configuration."""
+"""The five minutes of docs/gateway.md: its commands, run against a server without a configuration.
+
+The server attempts no connection meanwhile: not at its start, not in a call, not for a lookup.
+"""
 
 import json
 import re
@@ -7,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -21,10 +25,38 @@ def commands() -> list[str]:
     return [match[1] for match in pattern.finditer(PAGE.read_text(encoding="utf-8"))]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """The address of ``upturn up`` in an empty folder."""
-    with running(tmp_path) as address:
+BLOCKED = """
+import socket, sys
+from pathlib import Path
+
+def refuse(event, arguments):
+    is_local = event == "socket.connect" and arguments[0].family == socket.AF_UNIX
+    is_own = event == "socket.getaddrinfo" and arguments[0] == "127.0.0.1"  # the address to listen at
+    if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname"):
+        if not is_local and not is_own:
+            with Path("attempts").open("a") as file:
+                print(event, arguments, file=file)
+            raise OSError("the network is blocked")
+
+sys.addaudithook(refuse)
+import uvicorn
+config = uvicorn.Config
+# uvloop connects past the hook
+uvicorn.Config = lambda app, **options: config(app, **{**options, "loop": "asyncio"})
+from upturn.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("up")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[str]:
+    """The address of ``upturn up`` with blocked sockets in an empty folder; both tests use it in their order."""
+    with running(folder, BLOCKED) as address:
         yield address
 
 
@@ -57,3 +89,20 @@ def test_a_call_and_a_feedback_change_the_posterior(server: str, tmp_path: Path)
     assert candidates(after)[version]["belief"]["mean"] == pytest.approx(0.77, abs=0.005)
     assert candidates(after)[other]["belief"]["mean"] == pytest.approx(0.69, abs=0.005)
     assert candidates(after)[version]["probability"] == pytest.approx(0.61, abs=0.005)
+
+
+def post(address: str, body: Any) -> Any:
+    request = Request(address, json.dumps(body).encode(), {"content-type": "application/json"})
+    with urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_a_gateway_with_sockets_blocked_starts_answers_and_learns(server: str, folder: Path) -> None:
+    messages = [{"role": "user", "content": "Move the mail from Ann to the folder archive."}]
+    answer = post(f"{server}/v1/chat/completions", {"model": "default", "messages": messages})
+    assert answer["choices"][0]["message"]["content"]
+    value = {"metric": "success", "value": 1, "decision_id": answer["id"]}
+    assert post(f"{server}/v1/feedback", value)["state"] == "stored"
+    with urlopen(f"{server}/v1/router/state", timeout=60) as state:
+        assert json.load(state)["families"]
+    assert not (folder / "attempts").exists(), (folder / "attempts").read_text(encoding="utf-8")

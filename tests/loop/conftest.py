@@ -7,6 +7,11 @@ from types import ModuleType
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def no_curves(undrawn: None) -> None:
+    """Of what is trained here, nobody looks at the curves; see ``tests/report`` and ``tests/cli``."""
+
+
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """``toy_desk.py``: a toy environment, agents, and runs of them."""

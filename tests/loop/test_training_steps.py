@@ -339,7 +339,7 @@ def test_training_makes_versions_with_their_history_in_every_cycle(desk: ModuleT
 
 def test_a_limit_on_a_cost_that_no_task_has_stops_training_by_name(desk: ModuleType, tmp_path: Path) -> None:
     """A judge that looked for errors when the run began and no longer does."""
-    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"heldout_count": 4})
     practice = GrpoSettings(iterations=1, evaluate_every=1, cost_limits={"error": 9.0})
     config = plain.with_sections(practice, agents=(NANO,))
     with desk.opened(tmp_path / "run", config) as context:
@@ -457,7 +457,7 @@ def test_candidate_keeps_its_share_of_the_incumbent(desk: ModuleType, tmp_path: 
     practice = GrpoSettings(
         iterations=1, tasks_per_iteration=2, group_size=2, evaluate_every=1, incumbent_share=0.25
     )
-    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"heldout_count": 4})
     config = plain.with_sections(practice, agents=(NANO,))
     base = version_of(NANO)
     local = load_local(MODEL).model
@@ -488,7 +488,7 @@ def test_practice_can_sample_ahead_with_weights_as_old_as_configured(
         optimiser=OptimiserSettings(learning_rate=1e-3),
         staleness=staleness,
     )
-    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"heldout_count": 4})
     config = plain.with_sections(practice, agents=(NANO,))
 
     def reward(evaluation: Evaluation) -> float:
@@ -517,7 +517,7 @@ def test_the_configured_algorithm_is_the_one_that_runs(desk: ModuleType, tmp_pat
         minibatches=1,
         evaluate_every=1,
     )
-    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"heldout_count": 4})
     config = plain.with_sections(practice, agents=(NANO,))
     rewards = iter([0.0] * 4 + [0.0, 1.0] * 2)
     with desk.opened(tmp_path / "run", config) as context:
@@ -541,7 +541,7 @@ def test_one_attempt_at_each_task_teaches_where_none_are_compared(desk: ModuleTy
         minibatches=1,
         evaluate_every=1,
     )
-    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64})
+    plain = desk.config(("solver",), environment={"max_turns": 1, "max_tokens": 64}, tasks={"heldout_count": 4})
     config = plain.with_sections(practice, agents=(NANO,))
     rewards = iter([0.0, 1.0, 1.0, 0.0])
     with desk.opened(tmp_path / "run", config) as context:

@@ -1,13 +1,14 @@
 """Acknowledged records survive ``kill -9``."""
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.forked import Forked, forked
 from upturn.pool import Location, Pool, ledger_problems
 from upturn.pool.database import integrity_problems
 from upturn.pool.statistics import counts
@@ -16,56 +17,49 @@ WRITER = """
 import sys
 from upturn.pool import Pool
 from upturn.records import Observation, Task, Trajectory
-pool = Pool.open(sys.argv[1])
-number = int(sys.argv[2])
-while True:
-    tasks = [Task(f"t{number}-{part}", "do " * 40, "mail", "office") for part in range(5)]
-    trajectories = [
-        Trajectory(f"x{task.id}", task.id, "a@1", (), Observation("end"), "finished", "rendered") for task in tasks
-    ]
-    pool.append(*tasks, *trajectories)
-    sys.stdout.write(f"{number}\\n")
-    sys.stdout.flush()
-    number += 1
+
+def run(location, start, has_journal):
+    pool, number = Pool.open(location, has_journal=has_journal == "True"), int(start)
+    while True:
+        tasks = [Task(f"t{number}-{part}", "do " * 40, "mail", "office") for part in range(5)]
+        if has_journal == "True":
+            pool.submit_soon(*tasks).result()
+        else:
+            end = Observation("end")
+            pool.append(
+                *tasks,
+                *(Trajectory(f"x{task.id}", task.id, "a@1", (), end, "finished", "rendered") for task in tasks),
+            )
+        sys.stdout.write(f"{number}\\n")
+        sys.stdout.flush()
+        number += 1
 """
 
 
-SOON = """
-import sys
-from upturn.pool import Pool
-from upturn.records import Task
-pool = Pool.open(sys.argv[1], has_journal=True)
-number = int(sys.argv[2])
-while True:
-    tasks = [Task(f"t{number}-{part}", "do " * 40, "mail", "office") for part in range(5)]
-    pool.submit_soon(*tasks).result()
-    sys.stdout.write(f"{number}\\n")
-    sys.stdout.flush()
-    number += 1
-"""
+@pytest.fixture(scope="module")
+def writer() -> Iterator[Forked]:
+    with forked(WRITER) as running:
+        yield running
 
 
 def acknowledged_until_killed(
-    location: Location, start: int, milliseconds: int, program: str = WRITER
+    writer: Forked, location: Location, start: int, milliseconds: int, *, has_journal: bool = False
 ) -> list[int]:
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(location), str(start)], stdout=subprocess.PIPE, text=True
-    ) as writer:
-        assert writer.stdout is not None
-        first = writer.stdout.readline()
-        time.sleep(milliseconds / 1000)
-        os.kill(writer.pid, signal.SIGKILL)
-        return [
-            int(first),
-            *(int(line) for line in writer.stdout.read().splitlines(keepends=True) if line[-1] == "\n"),
-        ]
+    writer.start(str(location), str(start), str(has_journal))
+    first = writer.line()
+    time.sleep(milliseconds / 1000)
+    writer.signal(signal.SIGKILL)
+    lines, code = writer.end()
+    assert code == -signal.SIGKILL
+    return [int(line) for line in (first, *lines)]  # so short a line is written whole or not at all
 
 
-def test_acknowledged_batches_survive_kill_nine_completely(location: Location) -> None:
+def test_acknowledged_batches_survive_kill_nine_completely(writer: Forked, location: Location) -> None:
     acknowledged: list[int] = []
     random_times = random.Random(4)
     for repetition in range(3):
-        acknowledged += acknowledged_until_killed(location, repetition * 1_000_000, random_times.randrange(5, 150))
+        start, milliseconds = repetition * 1_000_000, random_times.randrange(5, 150)
+        acknowledged += acknowledged_until_killed(writer, location, start, milliseconds)
     with Pool.open(location) as pool:
         assert integrity_problems(pool.engine) == []
         assert list(ledger_problems(pool.engine)) == []
@@ -78,14 +72,13 @@ def test_acknowledged_batches_survive_kill_nine_completely(location: Location) -
     assert 0 <= stored.tasks // 5 - len(acknowledged) <= 3, "at most the batch in flight at each kill is extra"
 
 
-def test_records_acknowledged_by_the_journal_survive_kill_nine(tmp_path: Path) -> None:
+def test_records_acknowledged_by_the_journal_survive_kill_nine(writer: Forked, tmp_path: Path) -> None:
     path = tmp_path / "pool.db"
     acknowledged: list[int] = []
     random_times = random.Random(5)
     for repetition in range(3):
-        acknowledged += acknowledged_until_killed(
-            path, repetition * 1_000_000, random_times.randrange(5, 150), SOON
-        )
+        start, milliseconds = repetition * 1_000_000, random_times.randrange(5, 150)
+        acknowledged += acknowledged_until_killed(writer, path, start, milliseconds, has_journal=True)
     with Pool.open(path) as pool:
         assert integrity_problems(pool.engine) == []
         ids = {task.id for task in pool.tasks(tenant="default")}

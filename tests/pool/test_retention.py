@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from upturn.config import RetentionRule
 from upturn.pool import Location, Pool, RolloutKey, ledger_problems, schema, take_snapshot_of
 from upturn.pool.access import admin_acts
-from upturn.pool.retention import plan_pruning, prune
+from upturn.pool.retention import plan_pruning, prune, prune_due
 from upturn.records import AgentVersion, Evaluation, Run, Task, Trajectory
 
 MakePoint = Callable[..., tuple[Task, Trajectory, Evaluation]]
@@ -103,4 +103,27 @@ def test_a_record_may_be_stored_again_after_it_was_deleted(pool: Pool, make_poin
     apply(pool, RetentionRule(days=4))
     pool.append(*make_point("a"))
     assert left(pool) == "cdefa"
+    assert list(ledger_problems(pool.engine)) == []
+
+
+def test_nothing_is_planned_while_nothing_can_be_beyond_the_bounds(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_arguments: object) -> None:
+        raise AssertionError("all trajectories are read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("upturn.pool.retention.plan_pruning", forbidden)
+        kept = prune_due(pool, [RetentionRule(days=30, megabytes=1_000)], who="gateway", now=6.5 * DAY)
+    assert (kept.deleted, kept.protected) == (0, 0)
+    assert 10_000 < kept.stored_bytes < 50_000_000
+    assert left(pool) == "abcdef"
+    assert prune_due(pool, [], who="gateway", now=1e9 * DAY).deleted == 0
+
+
+def test_a_regular_pruning_deletes_what_is_too_old_or_too_much(pool: Pool) -> None:
+    assert prune_due(pool, [RetentionRule(days=4)], who="gateway", now=6.5 * DAY).deleted == 2
+    assert left(pool) == "cdef"
+    assert prune_due(pool, [RetentionRule(megabytes=0.0001)], who="gateway", now=6.5 * DAY).deleted == 4
+    assert {act.who for act in admin_acts(pool.engine, tenant="default")} == {"gateway"}
     assert list(ledger_problems(pool.engine)) == []

@@ -10,6 +10,7 @@ from upturn.dialects import ModelAnswer, ModelRequest, Text
 from upturn.errors import ConfigError, ModelError
 from upturn.rewards.judging import (
     Compared,
+    LimitedJudge,
     ModelPairJudge,
     Pair,
     PairJudgement,
@@ -19,6 +20,7 @@ from upturn.rewards.judging import (
     compare_pairs,
     error_agreement,
     fit_ensemble,
+    group_scores,
     label_accuracy,
     measure_biases,
     prediction_powered_mean,
@@ -191,6 +193,28 @@ def test_scores_of_judges_that_take_turns_are_centred() -> None:
         None,
         pytest.approx(0.1),
     ]
+
+
+def by_number(_: str, first: str, second: str) -> Verdict:
+    if "?" in (first, second):
+        return None
+    return "tie" if abs(int(first) - int(second)) == 1 else "first" if int(first) > int(second) else "second"
+
+
+def test_scores_of_a_group_are_shares_of_won_comparisons() -> None:
+    """2 ties with 1 and wins against 0; works without a verdict have no score; equal works are not asked about."""
+    assert group_scores(by_number, "t", ["0", "2", "4"]) == (0.0, 0.5, 1.0)
+    assert group_scores(by_number, "t", ["0", "1", "3"]) == (0.25, 0.25, 1.0)
+    assert group_scores(by_number, "t", ["0", "?", "2"]) == (0.0, None, 1.0)
+    assert group_scores(lambda *_: None, "t", ["a", "a"]) == (0.5, 0.5)
+    assert group_scores(lambda *_: "first", "t", ["a", "b"]) == (0.5, 0.5)  # the place decides nothing
+    assert group_scores(by_number, "t", ["0"]) == (None,)
+
+
+def test_a_limited_judge_gives_no_verdict_beyond_its_questions() -> None:
+    judge = LimitedJudge(by_number, 3)
+    assert group_scores(judge, "t", ["0", "2", "4"]) == (0.125, 1.0, 0.75)  # 0 against 4 in one order only
+    assert (judge.questions_left, judge.refused) == (0, 3)
 
 
 class Answers:

@@ -1,4 +1,5 @@
-"""``upturn eval``: evaluates agents on frozen suites; verifies stored trajectories again; audits rewards."""
+"""``upturn eval``: evaluates agents on frozen suites; verifies stored trajectories again; audits rewards and
+the use of tools."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,9 +11,9 @@ from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath
 from upturn.cli.output import emit, print_message
 from upturn.cli.suites import run_suites
 from upturn.environments import registered_kits, resolve_kit
-from upturn.loop.evaluation import Reverified, audit_training, audited_run, reverify
+from upturn.loop.evaluation import Reverified, audit_training, audited_run, reverify, tool_adoption
 from upturn.pool import ALL_TENANTS, Pool, Selection
-from upturn.records import Result
+from upturn.records import JsonValue, Result
 
 eval_app = typer.Typer()
 eval_app.command("run")(run_suites)
@@ -47,6 +48,28 @@ def audit_rewards(
         moved = "" if first is None else f"; the largest contribution has {first.name!r}"
         print_message(f"the reward rose and held-out quality did not{moved}")
         raise typer.Exit(1)
+
+
+@eval_app.command("tools")
+def measure_tools(
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    all_tenants: AllTenants = False,
+    family: Families = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how often tools are called in stored trajectories, and whether their results were used.
+
+    Shares of eligible episodes, precision and irrelevance need tasks whose context has gold_actions, the calls that
+    solve them.
+    """
+    scope = ALL_TENANTS if all_tenants else tenant
+    with Pool.open(pool, read_only=True) as opened:
+        adoption = tool_adoption(opened, tenant=scope, selection=Selection(families=tuple(family or ())))
+    counts = [Result("episodes", float(adoption.episodes)), Result("with known tools", float(adoption.known))]
+    details: dict[str, JsonValue] = {"tenant": "all" if all_tenants else tenant}
+    emit("eval tools", [*counts, *adoption.results()], details, as_json=as_json)
 
 
 @eval_app.command("reverify")

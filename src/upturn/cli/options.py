@@ -3,7 +3,6 @@
 import os
 import sys
 import tomllib
-from datetime import UTC, datetime
 from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,15 +43,12 @@ POOL_PATH = "upturn.db"
 
 def time_of(option: str, text: str | None) -> float | None:
     """Returns seconds since 1970 of an ISO 8601 day or time; without a zone it is UTC. None = none is given."""
-    if text is None:
-        return None
+    from upturn.pool.answers import read_moment
+
     try:
-        moment = datetime.fromisoformat(text)
+        return None if text is None else read_moment(text)
     except ValueError as exc:
-        raise typer.BadParameter(
-            f"{option} {text!r} is no day or time, such as 2026-01-31 or 2026-01-31T12:00"
-        ) from exc
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        raise typer.BadParameter(f"{option} {exc}") from exc
 
 
 def user_name() -> str:

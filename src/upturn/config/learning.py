@@ -277,7 +277,7 @@ class MeasureSettings(Settings):
     kind: MeasureKind
     """``format``: 1 if every turn parses. ``cosine``, ``lcpo_exact``, ``lcpo_max``, ``within``: success at a length
     of ``tokens``. ``repetition``: share of repeated n-grams. ``repeated_calls``: share of turns that repeat a call
-    and its result. ``tool_use``: share of a success's calls whose result was used. ``function``: your own."""
+    and its result. ``tool_use``: 1 for a success that used the result of a call. ``function``: your own."""
     tokens: Count | None = None
     """For cosine: written tokens from which the reward no longer changes. For lcpo_exact and lcpo_max: target. For
     within: number up to which a success counts."""

@@ -99,8 +99,8 @@ class CheckpointConfig(Settings):
 
 @settings
 class RetentionRule(Settings):
-    """Bounds of the stored trajectories of a tenant, with their evaluations and tokens. `upturn pool prune` deletes
-    the oldest ones beyond them; what a snapshot or a version was made from is kept."""
+    """Bounds of the stored trajectories of a tenant, with their evaluations and tokens. The gateway every hour, and
+    `upturn pool prune`, delete the oldest ones beyond them; what a snapshot or a version was made from is kept."""
 
     tenant: str = ""
     """Tenant. Empty = each tenant without a rule of its own, separately."""
@@ -125,8 +125,8 @@ class PoolConfig(Settings):
     """Tenant that all records of the run belong to. Reads never cross tenants."""
     checkpoints: CheckpointConfig = CheckpointConfig()
     """Signed checkpoints of the audit log."""
-    retention: tuple[RetentionRule, ...] = ()
-    """Bounds of what is kept, which `upturn pool prune` applies. Empty = everything is kept."""
+    retention: tuple[RetentionRule, ...] = (RetentionRule(days=365.0, megabytes=10_000.0),)
+    """Bounds of what is kept. Unset = 365 days and 10,000 MB of each tenant. Empty = everything is kept."""
     imported_families: tuple[Name, ...] = ()
     """Families of imported conversations that supervised and preference training use, besides the trained ones."""
     learn_from: tuple[Name, ...] = ()

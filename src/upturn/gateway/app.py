@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from upturn import __version__
-from upturn.config import GatewayConfig
+from upturn.config import GatewayConfig, RetentionRule
 from upturn.dialects import DIALECTS, Dialect, RequestError, body_error, dialect_of, not_json
 from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard
@@ -33,6 +33,7 @@ from upturn.gateway.retries import RecentAnswers
 from upturn.gateway.router_state import state_routes
 from upturn.gateway.task_routes import task_routes
 from upturn.loop.online import OnlineService, TaskQueue, seal_rated
+from upturn.pool import prune_due
 from upturn.pool.calls import delete_contents
 
 _OPEN_PATHS = frozenset(("/health", "/ready", "/openapi.json"))
@@ -57,6 +58,8 @@ class Parts(NamedTuple):
     """Runs beside the calls, until it is cancelled."""
     keep_days: Callable[[], float] | None = None
     """The retention now; None = always that of ``settings``."""
+    retention: Sequence[RetentionRule] = ()
+    """Bounds of stored trajectories; () = all are kept."""
     on_stop: Callable[[], Awaitable[None]] | None = None
     """Called after the last call."""
 
@@ -143,7 +146,7 @@ class _CallerFirst:
 
 @asynccontextmanager
 async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
-    retention = asyncio.ensure_future(_delete_old_contents(parts))
+    retention = asyncio.ensure_future(_apply_retention(parts))
     background = None if parts.background is None else asyncio.ensure_future(parts.background())
     if parts.tasks is not None:
         parts.tasks.start()
@@ -158,10 +161,11 @@ async def _lifespan(parts: Parts, _app: FastAPI) -> AsyncIterator[None]:
         await parts.on_stop()
 
 
-async def _delete_old_contents(parts: Parts) -> None:
-    """Deletes what was said in calls once it is older than ``keep_days``, now and every hour.
+async def _apply_retention(parts: Parts) -> None:
+    """Deletes what was said in calls once it is older than ``keep_days``, and trajectories beyond their bounds; now
+    and every hour.
 
-    Episodes with feedback are sealed when they had no call for half of that time: they remain as trajectories.
+    Episodes with feedback are sealed when they had no call for half of ``keep_days``: they remain as trajectories.
     """
     while True:
         days = parts.settings.keep_days if parts.keep_days is None else parts.keep_days()
@@ -169,8 +173,12 @@ async def _delete_old_contents(parts: Parts) -> None:
         try:
             await seal_rated(pool, parts.service.seal, before=now - kept / 2)
             await asyncio.to_thread(delete_contents, pool, now - kept)
+            pruned = await asyncio.to_thread(prune_due, pool, parts.retention, who="gateway", now=now)
+            parts.observer.metrics.show_pool(pruned)
+            if pruned.deleted:
+                _log.info("%d trajectories beyond pool.retention were deleted", pruned.deleted)
         except UpturnError:
-            _log.exception("old contents of calls could not be deleted; the next try is in an hour")
+            _log.exception("what is beyond its bounds could not be deleted; the next try is in an hour")
         await asyncio.sleep(3_600.0)
 
 

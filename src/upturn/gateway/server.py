@@ -15,6 +15,7 @@ from upturn.config import ApiKeys, Config, api_keys
 from upturn.gateway.access import BudgetPrices, Guard, PricedTasks, open_guard, with_origins
 from upturn.gateway.app import Parts, build_app
 from upturn.gateway.background import Background
+from upturn.gateway.evidence import Evidence, pool_routes
 from upturn.gateway.observation import GatewayMetrics, open_telemetry
 from upturn.gateway.observed_call import Observer
 from upturn.gateway.operations import (
@@ -99,11 +100,6 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
         tasks = _task_queue(config, keys, service, learner, learn=background.learn, accounts=accounts)
         reloaded = Reloaded(background, router, upstreams, routes, tasks, texts.calls, budgets, guard.limiter)
         reloader = Reloader(config, source, reloaded, operators, keys=keys)
-
-        async def run() -> None:
-            reloader.listen()
-            await background.run()
-
         parts = Parts(
             service,
             guard,
@@ -112,8 +108,9 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
             tasks=tasks,
             learn=background.learn,
             further=_operations(operators, reloader, service, learn=background.learn),
-            background=run,
+            background=partial(_run, reloader, background),
             keep_days=lambda: reloader.config.gateway.keep_days,
+            retention=config.pool.retention,
             on_stop=partial(_close, upstreams, texts),
         )
         for warning in (*keys.warnings, *_waiting(in_service)):
@@ -128,6 +125,12 @@ def open_gateway(config: Config, source: Source, *, host: str) -> Iterator[Gatew
                 telemetry.close()
 
 
+async def _run(reloader: Reloader, background: Background) -> None:
+    """Runs beside the calls."""
+    reloader.listen()
+    await background.run()
+
+
 def _operations(
     operators: Operators, reloader: Reloader, online: OnlineService, *, learn: Callable[[], None]
 ) -> Sequence[APIRouter]:
@@ -139,6 +142,7 @@ def _operations(
         router_routes(operators, agents.config, learn),
         admin_routes(operators, reloader),
         policy_routes(operators, online.border),
+        pool_routes(Evidence(online, operators, learn)),
     )
 
 

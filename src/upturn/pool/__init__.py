@@ -8,6 +8,7 @@ Start with ``store``, then ``reader`` and ``selection``.
 from upturn.pool.audit import ledger_problems
 from upturn.pool.batch import RolloutKey
 from upturn.pool.batches import Axis, Batch, BatchCriteria, BatchPoint, Priorities, freeze_batch, get_batch, redraw
+from upturn.pool.collector import Collector
 from upturn.pool.database import (
     POOL_ENDINGS,
     Location,
@@ -35,7 +36,7 @@ from upturn.pool.ingestion import (
 from upturn.pool.preference import correction_pairs, deployment_pairs, trajectory_ratings
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
-from upturn.pool.retention import plan_pruning, prune
+from upturn.pool.retention import Pruned, plan_pruning, prune, prune_due
 from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, task_question
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
@@ -60,6 +61,7 @@ __all__ = [
     "BatchCriteria",
     "BatchPoint",
     "Choice",
+    "Collector",
     "Coverage",
     "Experience",
     "ExportFile",
@@ -75,6 +77,7 @@ __all__ = [
     "PoolSink",
     "PoolUrl",
     "Priorities",
+    "Pruned",
     "Question",
     "ReadyRow",
     "Received",
@@ -118,6 +121,7 @@ __all__ = [
     "plan_pruning",
     "pool_exists",
     "prune",
+    "prune_due",
     "quarantined_lines",
     "readiness",
     "ready_row",

@@ -15,6 +15,7 @@ from upturn.config import RetentionRule
 from upturn.pool import schema
 from upturn.pool.access import record_erasure
 from upturn.pool.audit import Erased
+from upturn.pool.database import stored_bytes
 from upturn.pool.store import Pool
 from upturn.pool.tokens import references
 from upturn.records import AdminAct, AgentVersion, Run, Snapshot, from_fields
@@ -68,6 +69,41 @@ def plan_pruning(engine: Engine, rules: Sequence[RetentionRule], now: float) -> 
                 sums[row.tenant] -= row.size
                 outdated.append(Outdated(row.id, row.tenant, row.size, why))
     return Pruning(outdated, protected)
+
+
+class Pruned(NamedTuple):
+    """What a regular pruning did."""
+
+    deleted: int
+    """Trajectories."""
+    protected: int
+    """Beyond the bounds, and kept because a version or a snapshot needs them."""
+    stored_bytes: int
+    """Size of the database."""
+
+
+def prune_due(pool: Pool, rules: Sequence[RetentionRule], *, who: str, now: float) -> Pruned:
+    """Applies the rules, if anything can be beyond them; otherwise reads next to nothing."""
+    with pool.engine.connect() as connection:
+        size = stored_bytes(connection)
+        is_due = _is_too_large(rules, size) or _is_too_old(connection, rules, now)
+    if not is_due:
+        return Pruned(0, 0, size)
+    plan = plan_pruning(pool.engine, rules, now)
+    return Pruned(prune(pool, plan.outdated, who=who, now=now), plan.protected, size)
+
+
+def _is_too_large(rules: Sequence[RetentionRule], size: int) -> bool:
+    """Whether a tenant may have more than its bound: not while the whole database is smaller."""
+    return any(rule.megabytes is not None and size > rule.megabytes * _MEGABYTE for rule in rules)
+
+
+def _is_too_old(connection: Connection, rules: Sequence[RetentionRule], now: float) -> bool:
+    """Whether the oldest trajectory is older than the smallest bound."""
+    days = [rule.days for rule in rules if rule.days is not None]
+    table = schema.trajectories.c
+    oldest = connection.execute(select(table.recorded_at).order_by(table.sequence).limit(1)).scalar()
+    return bool(days) and oldest is not None and now - oldest > min(days) * _DAY_SECONDS
 
 
 def _reason(rule: RetentionRule, age: float, size: int) -> str:

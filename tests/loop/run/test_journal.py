@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import Forked, forked
 from upturn.errors import JournalError
 from upturn.loop.run.journal import FILE_NAME, Journal, read_progress
 from upturn.records import Feedback, JsonValue
@@ -191,66 +190,64 @@ def test_progress_of_a_missing_run_is_an_error(tmp_path: Path) -> None:
 
 STEPS = 12
 WORKER = f"""
-import random, sys, time
+import random, time
 from pathlib import Path
 from upturn.loop.run.journal import Journal
 
-folder = Path(sys.argv[1])
-with Journal.open(folder, config_hash="c", version="v", command="kill") as journal:
-    total = 0
-    for index in range({STEPS}):
-        def work(index=index):
-            time.sleep(0.01)
-            with (folder / "effects").open("a") as file:
-                file.write(f"{{index}} ")
-            return [random.Random(index).random(), total]
-        drawn, before = journal.json_step(f"step-{{index}}", work)
-        assert before == total
-        total += drawn
-    print(total)
+def run(name):
+    folder = Path(name)
+    with Journal.open(folder, config_hash="c", version="v", command="kill") as journal:
+        total = 0
+        for index in range({STEPS}):
+            def work(index=index):
+                time.sleep(0.01)
+                with (folder / "effects").open("a") as file:
+                    file.write(f"{{index}} ")
+                return [random.Random(index).random(), total]
+            drawn, before = journal.json_step(f"step-{{index}}", work)
+            assert before == total
+            total += drawn
+        print(total)
 """
 
 
-def killed_twice(folder: Path, draw: random.Random) -> tuple[int, str]:
+def killed_twice(worker: Forked, folder: Path, draw: random.Random) -> tuple[int, list[str]]:
     """How often it was killed, and what it printed at last.
 
     It may end before it is killed twice: nobody knows when a busy machine goes on with which process.
     """
-    run = [sys.executable, "-c", WORKER, str(folder)]
-    kills = 0
+    path, kills = folder / FILE_NAME, 0
     while True:
-        with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as process:
-            path = folder / FILE_NAME
-            size = path.stat().st_size if path.exists() else 0
-            while process.poll() is None and (not path.exists() or path.stat().st_size == size):
-                time.sleep(0.001)  # until it has written to the journal
+        worker.start(str(folder))
+        while not path.exists() or path.read_bytes().count(b'"opened"') <= kills:
+            time.sleep(0.001)
+        if kills < 2:
             time.sleep(draw.uniform(0, 0.05))
-            if kills < 2 and process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                kills += 1
-            else:
-                output = process.communicate(timeout=60)[0]
-                assert process.returncode == 0
-                return kills, output
+            worker.signal(signal.SIGKILL)
+        output, code = worker.end()
+        if code == 0:
+            return kills, output
+        assert code == -signal.SIGKILL
+        kills += 1
 
 
 def test_killed_anywhere_resumes_to_the_same_result(tmp_path: Path) -> None:
     expected = f"{sum(random.Random(index).random() for index in range(STEPS))}\n"
     draw, kills = random.Random(0), 0
-    for repetition in range(20):
-        folder = tmp_path / str(repetition)
-        folder.mkdir()
-        kills, output = killed_twice(folder, draw)
-        assert output == expected
-        lines = [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
-        finished = [line["step"] for line in lines if line["event"] == "finished"]
-        assert finished == [f"step-{index}" for index in range(STEPS)]
-        # A finished step did not run again: all its effects come before the next step's.
-        effects = [int(index) for index in (folder / "effects").read_text().split()]
-        assert effects == sorted(effects)
-        if kills == 2:
-            break
+    with forked(WORKER) as worker:
+        for repetition in range(20):
+            folder = tmp_path / str(repetition)
+            folder.mkdir()
+            kills, output = killed_twice(worker, folder, draw)
+            assert output == [expected]
+            lines = [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
+            finished = [line["step"] for line in lines if line["event"] == "finished"]
+            assert finished == [f"step-{index}" for index in range(STEPS)]
+            # A finished step did not run again: all its effects come before the next step's.
+            effects = [int(index) for index in (folder / "effects").read_text().split()]
+            assert effects == sorted(effects)
+            if kills == 2:
+                break
     assert kills == 2, "too few kills hit the work to show anything"
     progress = read_progress(folder)
     assert progress.opened == kills + 1

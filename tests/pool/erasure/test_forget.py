@@ -3,12 +3,15 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
-from upturn.errors import ConfigError, StoreBusyError
-from upturn.pool import Pool, experiences_in, ledger_problems, schema, take_snapshot
+from tests.postgres_server import PostgresServer
+from upturn.errors import ConfigError, StoreBusyError, StoreError
+from upturn.pool import Location, Pool, PoolUrl, experiences_in, ledger_problems, schema, take_snapshot
 from upturn.pool.access import admin_acts
 from upturn.pool.erasure import MASK, Forgotten, Subject, files_with, forget
 from upturn.pool.imported import Imported, Quarantined
@@ -71,9 +74,20 @@ def test_short_subjects_are_refused() -> None:
 
 @pytest.fixture
 def path(tmp_path: Path, make_point: MakePoint) -> Path:
+    """As ``place``, in a file."""
+    fill(tmp_path / "pool.db", make_point)
+    return tmp_path / "pool.db"
+
+
+@pytest.fixture
+def place(location: Location, make_point: MakePoint) -> Location:
     """A pool in which Maria is in a task (a), in a turn (b), not at all (c), and with another tenant (d)."""
-    file = tmp_path / "pool.db"
-    with Pool.open(file) as pool:
+    fill(location, make_point)
+    return location
+
+
+def fill(place: Location, make_point: MakePoint) -> None:
+    with Pool.open(place) as pool:
         task, trajectory, evaluation = make_point("a")
         named = replace(task, instruction=f"write to {MARIA}", context={MARIA: 1, "n": [2]})
         pool.append(named, trajectory, evaluation)
@@ -89,30 +103,30 @@ def path(tmp_path: Path, make_point: MakePoint) -> Path:
                 Call(name, "default", "e1", "", "chat", "a@1", "answered"),
                 CallContent(name, "default", json.dumps([extra]), tokens='{"token_ids":[1,2]}'),
             )
-    return file
 
 
-def _forget(path: Path, value: str = MARIA, **options: bool) -> Forgotten:
+def _forget(path: Location, value: str = MARIA, **options: bool) -> Forgotten:
     return forget(path, Subject(value), act=ACT, **options)
 
 
-def _problems(path: Path) -> list[str]:
+def _problems(path: Location) -> list[str]:
     with Pool.open(path, read_only=True) as pool:
         return [str(problem) for problem in ledger_problems(pool.engine)]
 
 
-def test_forgotten_subject_is_in_no_row_and_no_file(path: Path) -> None:
-    before = _forget(path, is_dry_run=True)
+def test_forgotten_subject_is_in_no_row_and_no_file(place: Location) -> None:
+    before = _forget(place, is_dry_run=True)
     assert before.records == {"call_contents": 1, "feedback": 1, "tasks": 1, "trajectories": 1}
-    assert files_with(path, MARIA) == ["pool.db"]
-    done = _forget(path)
+    shared = ("pool.db",) if isinstance(place, Path) else ()
+    assert files_with(place, MARIA) == [*shared]
+    done = _forget(place)
     assert (done.records, done.dropped_tokens) == (before.records, before.dropped_tokens)
-    assert (done.remaining, done.shared_files) == ((), ("pool.db",)), "another tenant's task names her"
-    done = forget(path, Subject(MARIA), act=replace(ACT, tenant="other"))
+    assert (done.remaining, done.shared_files) == ((), shared), "another tenant's task names her"
+    done = forget(place, Subject(MARIA), act=replace(ACT, tenant="other"))
     assert (done.remaining, done.shared_files) == ((), ())
-    assert files_with(path, MARIA) == []
-    assert _problems(path) == []
-    assert _forget(path).records == {}
+    assert files_with(place, MARIA) == []
+    assert _problems(place) == []
+    assert _forget(place, is_dry_run=True).records == {}
 
 
 def test_records_stay_with_the_mask_and_without_tokens(path: Path) -> None:
@@ -167,11 +181,13 @@ def test_ids_that_name_the_subject_are_reported(path: Path) -> None:
     assert any(name.startswith("audit_entries ") for name in remaining)
 
 
-def test_reason_must_not_name_the_subject_and_a_writer_excludes(path: Path) -> None:
+def test_reason_must_not_name_the_subject_and_a_writer_excludes(place: Location) -> None:
     with pytest.raises(ConfigError, match="describe it without its value"):
-        forget(path, Subject(MARIA), act=replace(ACT, why=f"{MARIA} asked"))
-    with Pool.open(path), pytest.raises(StoreBusyError):
-        _forget(path)
+        forget(place, Subject(MARIA), act=replace(ACT, why=f"{MARIA} asked"))
+    with Pool.open(place), pytest.raises(StoreBusyError, match="is being written by"):
+        _forget(place)
+    with Pool.open(place, read_only=True):  # whoever only reads does not exclude it
+        assert _forget(place, is_dry_run=True).records
 
 
 def test_quarantined_lines_and_names_of_files_are_rewritten(path: Path) -> None:
@@ -183,3 +199,54 @@ def test_quarantined_lines_and_names_of_files_are_rewritten(path: Path) -> None:
         line = connection.execute(schema.quarantine.select()).one()
         assert (line.reason, line.text) == (f"no role in {MASK}", f'{{"to": "{MASK}", "n": 4')
         assert connection.execute(schema.imports.select()).one().path == f"{MASK}.jsonl"
+
+
+@pytest.mark.parametrize("step", ["record_erasure", "scrub"])
+def test_an_interrupted_erasure_is_done_by_the_next_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def stop(*_arguments: object, **_named: object) -> None:
+        raise StoreError("the process ends here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(import_module("upturn.pool.erasure.forget"), step, stop)
+        with pytest.raises(StoreError, match="ends here"):
+            _forget(path)
+    assert _problems(path) == []
+    done = _forget(path)
+    assert bool(done.records) == (step == "record_erasure")  # otherwise they are rewritten already
+    assert done.remaining == ()
+    forget(path, Subject(MARIA), act=replace(ACT, tenant="other"))
+    assert files_with(path, MARIA) == []
+    with Pool.open(path, read_only=True) as pool:
+        assert [act.what for act in admin_acts(pool.engine, tenant="default")] == ["pool forget"]
+
+
+def test_the_servers_files_of_the_tables_do_not_hold_the_subject(
+    postgres_server: PostgresServer, make_point: MakePoint
+) -> None:
+    location = postgres_server.clean_pool()
+    with Pool.open(location) as pool:
+        task, trajectory, evaluation = make_point("a")
+        pool.append(replace(task, instruction=f"write to {MARIA}"), trajectory, evaluation)
+    before = _server_files(location)
+    _forget(location)
+    after = _server_files(location)
+    if before is None or after is None:
+        pytest.skip("the files of this server cannot be read")
+    assert MARIA.encode() in before
+    assert MARIA.encode() not in after
+
+
+def _server_files(location: PoolUrl) -> bytes | None:
+    """The content of the table with tasks on the disk; None = it cannot be read here."""
+    engine = create_engine(location.url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("CHECKPOINT")
+        folder = str(connection.exec_driver_sql("SHOW data_directory").scalar_one())
+        name: str = connection.exec_driver_sql("SELECT pg_relation_filepath('tasks')").scalar_one()
+    engine.dispose()
+    try:
+        return Path(folder, name).read_bytes()
+    except OSError:
+        return None

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from upturn.records import Action, Evaluation, Observation, Trajectory, Turn
 from upturn.rewards.calls import adoption_of, call_uses, repeated_calls, times_made, use_bonus
 
@@ -30,6 +28,10 @@ def test_a_result_is_used_where_something_later_has_what_was_new_in_it() -> None
     ignored = attempt("Which room has Ann?", ("find Ann", "Ann is in room 417"), ("say Ann is in her room", "done"))
     assert uses(used) == [("desk.find", True, True)]
     assert uses(ignored) == [("desk.find", True, False)]  # every word of the answer was known before
+    sums = attempt("x", ("calc 617*2", "1234.50"), ("say it is $1,234.5", "done"))
+    assert uses(sums) == [("desk.calc", True, True)]
+    whole = attempt("x", ("calc 1000+234", "1234.0"), ("say it is 1234", "done"))
+    assert uses(whole) == [("desk.calc", True, True)]
     chained = attempt("x", ("find Ann", "id m27"), ("open m27", "nothing"), ("say sorry", "done"))
     assert uses(chained) == [("desk.find", True, True), ("desk.open", True, False)]
     guessed = attempt("x", ("find m27", "m27 exists"), ("say m27", "done"))
@@ -53,7 +55,8 @@ def test_more_calls_do_not_raise_the_bonus() -> None:
     failure = Evaluation("v", "t", "j", "desk/1", "failure", (), {}, {}, 0.0)
     missing = Evaluation("v", "t", "j", "desk/1", "missing", (), {}, {}, None)
     assert use_bonus(once, SUCCESS) == 1.0
-    assert use_bonus(farmed, SUCCESS) == pytest.approx(1 / 3)
+    assert use_bonus(farmed, SUCCESS) == 1.0
+    assert use_bonus(attempt("x", ("find Ann", "room 417"), ("say she is there", "done")), SUCCESS) == 0.0
     assert use_bonus(attempt("x", ("say 4", "done")), SUCCESS) == 0.0
     assert use_bonus(once, failure) == 0.0
     assert use_bonus(once, missing) is None
@@ -104,3 +107,15 @@ def test_another_tool_than_the_one_that_helps_is_no_adoption() -> None:
         ("desk.search", 1, 0, 0),
     ]
     assert adoption_of([]).results() == []
+
+
+def test_episodes_of_which_nothing_is_known_count_among_all_only() -> None:
+    used = attempt("x", ("calc 6*7", "42"), ("say 42", "done"))
+    counted = adoption_of([(used, None), (used, ["desk.calc"])])
+    assert [(result.name, result.n) for result in counted.results()][:4] == [
+        ("adoption of all episodes", 2),
+        ("adoption of eligible episodes", 1),
+        ("useful adoption of eligible episodes", 1),
+        ("precision", 1),
+    ]
+    assert counted.tools[0].episodes == 2 and counted.tools[0].eligible == 1

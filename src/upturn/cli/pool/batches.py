@@ -4,11 +4,24 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar, get_args
+from time import time
+from typing import Annotated, TypeVar, cast, get_args
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
+from upturn.cli.options import (
+    POOL_PATH,
+    AsJson,
+    Before,
+    Families,
+    PoolPath,
+    Since,
+    Tenant,
+    Who,
+    Why,
+    time_of,
+    user_name,
+)
 from upturn.cli.output import emit, show_table
 from upturn.cli.pool.exports import read_verdicts
 from upturn.cli.pool.output_file import open_output
@@ -25,7 +38,9 @@ from upturn.pool import (
     get_batch,
     redraw,
 )
-from upturn.records import JsonValue, Result
+from upturn.pool.access import record_act
+from upturn.pool.answers import Answer, Contents, batch_answer, point_lines
+from upturn.records import AdminAct, JsonValue, Result
 
 BuiltT = TypeVar("BuiltT")
 
@@ -73,13 +88,22 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
     out: Annotated[
         Path | None, typer.Option("--out", help="File for the points, one JSON object per line.")
     ] = None,
+    contents: Annotated[
+        str, typer.Option("--contents", help="Of the lines in --out: none, anonymised or raw, with the records.")
+    ] = "none",
+    who: Who = "",
+    why: Why = "",
     as_json: AsJson = False,
 ) -> None:
     """Draw data points by criteria. The same criteria, seed and bound give the same points at any later time.
 
-    Held-out tasks of the environments are never drawn. Exits with 1 if no point meets the criteria.
+    Held-out tasks of the environments are never drawn. Raw contents are an act that is stored. Exits with 1 if no
+    point meets the criteria.
     """
     agents = agent or []
+    shown = cast(Contents, _one_of("--contents", contents, get_args(Contents)))
+    if shown != "none" and out is None:
+        raise typer.BadParameter(f"--contents {shown} has no effect without --out; name a file")
     criteria = _checked(
         lambda: BatchCriteria(
             size=size,
@@ -104,9 +128,11 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
     with Pool.open(pool, read_only=not freeze, beside=freeze) as opened:
         drawn = get_batch(opened, criteria, tenant=tenant, seed=seed, bound=bound)
         snapshot = freeze_batch(opened, drawn).id if freeze and drawn.points else ""
-    _write_points(drawn, out, pool)
-    details: dict[str, JsonValue] = {"snapshot": snapshot} if snapshot else {}
-    _show("pool batch", drawn, details, as_json=as_json)
+        if shown == "raw":
+            act = AdminAct(who or user_name(), "pool batch raw", tenant, time(), tenant, why)
+            record_act(pool, act)
+        _write_points(opened, drawn, out, shown)
+    _show("pool batch", drawn, batch_answer(drawn, snapshot=snapshot), as_json=as_json)
     if not drawn.points:
         raise typer.Exit(1)
 
@@ -134,8 +160,9 @@ def snapshot(
                 f"snapshot {name!r} is not of tenant {tenant!r} alone; name its tenant with --tenant"
             )
         drawn = redraw(opened, name)
-    _write_points(drawn, out, pool)
-    _show("pool snapshot", drawn, {"snapshot": name, "is_same": True}, as_json=as_json)
+        _write_points(opened, drawn, out)
+    answer = batch_answer(drawn, snapshot=name)
+    _show("pool snapshot", drawn, Answer(answer.results, {"is_same": True, **answer.details}), as_json=as_json)
 
 
 def _list_snapshots(pool: Pool, tenant: str, *, as_json: bool) -> None:
@@ -156,32 +183,22 @@ def _list_snapshots(pool: Pool, tenant: str, *, as_json: bool) -> None:
         show_table("snapshots", ("id", "points", "tenants"), rows)
 
 
-def _show(command: str, drawn: Batch, details: dict[str, JsonValue], *, as_json: bool) -> None:
-    points = drawn.points
-    held_out = sum(point.is_held_out for point in points)
-    results = [
-        Result("points", float(len(points)), n=drawn.available),
-        Result("available", float(drawn.available), "points"),
-        Result("tasks", float(len({point.task_id for point in points}))),
-        Result("held_out", float(held_out), "points"),
-    ]
-    details |= {"tenant": drawn.draw.tenant, "seed": drawn.draw.seed, "bound": drawn.draw.bound}
-    if as_json:
-        details["criteria"] = json.loads(drawn.draw.criteria.text)
-        details["families"] = dict(sorted(Counter(point.family for point in points).items()))
-        details["agent_versions"] = dict(sorted(Counter(point.agent_version for point in points).items()))
-        details["verdicts"] = dict(sorted(Counter(point.verdict for point in points).items()))
-    emit(command, results, details, as_json=as_json)
-    if not as_json and points:
-        counted = Counter((point.family, f"{point.level}", point.agent_version, point.verdict) for point in points)
+def _show(command: str, drawn: Batch, answer: Answer, *, as_json: bool) -> None:
+    shown = ("snapshot", "is_same", "tenant", "seed", "bound")
+    details = {name: value for name, value in answer.details.items() if as_json or name in shown}
+    emit(command, answer.results, details, as_json=as_json)
+    if not as_json and drawn.points:
+        counted = Counter(
+            (point.family, f"{point.level}", point.agent_version, point.verdict) for point in drawn.points
+        )
         rows = [(*key, f"{count}") for key, count in sorted(counted.items())]
         show_table("points", ("family", "level", "agent version", "verdict", "points"), rows)
 
 
-def _write_points(drawn: Batch, out: Path | None, pool: str) -> None:
+def _write_points(opened: Pool, drawn: Batch, out: Path | None, contents: Contents = "none") -> None:
     if out is not None:
-        with open_output(out, pool) as target:
-            target.writelines(json.dumps(point._asdict()) + "\n" for point in drawn.points)
+        with open_output(out, str(opened.location)) as target:
+            target.writelines(point_lines(opened, drawn, contents))
 
 
 def _checked(build: Callable[[], BuiltT]) -> BuiltT:

@@ -6,7 +6,7 @@ from upturn.cli.pool.batches import batch, snapshot
 from upturn.cli.pool.card import card
 from upturn.cli.pool.episodes import seal, tasks
 from upturn.cli.pool.exports import copy, export_records
-from upturn.cli.pool.imports import import_records
+from upturn.cli.pool.imports import import_records, log
 from upturn.cli.pool.lineage import show_lineage
 from upturn.cli.pool.move import move
 from upturn.cli.pool.privacy import forget, policy, report, shred
@@ -24,6 +24,7 @@ pool_app = typer.Typer()
 pool_app.command("stats")(stats)
 pool_app.command("ready")(ready)
 pool_app.command("calls")(calls)
+pool_app.command("log")(log)
 pool_app.command("batch")(batch)
 pool_app.command("snapshot")(snapshot)
 pool_app.command("copy")(copy)

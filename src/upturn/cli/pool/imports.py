@@ -1,4 +1,4 @@
-"""``upturn pool import``."""
+"""``upturn pool import`` and ``log``."""
 
 from pathlib import Path
 from time import time
@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AsJson, PoolPath
+from upturn.cli.options import POOL_PATH, AsJson, PoolPath, Tenant
 from upturn.cli.output import emit, print_message, progress
 from upturn.errors import IngestError
-from upturn.pool import ExportFile, Pool, import_export, location_of
+from upturn.pool import Collector, ExportFile, Pool, import_export, location_of
 from upturn.pool.access import record_act
+from upturn.pool.answers import log_lines, logged_answer
 from upturn.records import AdminAct, Result
 
 _MAX_LINES_SHOWN = 20
@@ -58,4 +59,25 @@ def import_records(
     if bad:
         noun = "line was" if bad == 1 else "lines were"
         print_message(f"{bad} {noun} quarantined; the other records are in the pool")
+        raise typer.Exit(1)
+
+
+def log(
+    file: Annotated[Path, typer.Argument(help="JSON lines, one object each: decision, trajectory or evaluation.")],
+    *,
+    pool: PoolPath = POOL_PATH,
+    tenant: Tenant = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Store routing decisions, executions and evaluations that were made elsewhere.
+
+    A line has one of decision, trajectory and evaluation, and may have the task of the first two. Storing it again
+    adds nothing. Exits with 1 if a line cannot be used; the others are stored.
+    """
+    with Pool.open(pool) as opened:
+        logged = log_lines(file, Collector(opened, tenant=tenant), tenant=tenant)
+    answer = logged_answer(logged, tenant=tenant)
+    emit("pool log", answer.results, answer.details, as_json=as_json)
+    if logged.refused:
+        print_message(f"{len(logged.refused)} lines were refused; the others are in the pool")
         raise typer.Exit(1)

@@ -37,7 +37,7 @@ def prune_old(
     loaded = load_full_config(Path(config), os.environ)
     rules = loaded.pool.retention
     if not rules:
-        raise ConfigError([f"{str(config)!r} has no [[pool.retention]]; give it a rule with days or megabytes"])
+        raise ConfigError([f"{str(config)!r} has retention = [], which keeps all; give it a [[pool.retention]]"])
     now, deleted = time(), 0
     with Pool.open(pool or loaded.pool.path or "upturn.db", read_only=is_dry, beside=not is_dry) as opened:
         plan = plan_pruning(opened.engine, rules, now)

@@ -13,13 +13,10 @@ from upturn.pool import (
     Experience,
     Pool,
     Selection,
-    counts,
-    coverage,
     missing_reward,
-    statistics,
-    tag_statistics,
     tags_of,
 )
+from upturn.pool.answers import statistics_answer
 from upturn.records import Result
 
 
@@ -47,24 +44,8 @@ def stats(  # noqa: PLR0913  a command's parameters are its options
     )
     scope = ALL_TENANTS if all_tenants else tenant
     with Pool.open(pool, read_only=True) as opened:
-        summary = statistics(opened, tenant=scope, selection=selection)
-        by_tag = tag_statistics(opened, tenant=scope, selection=selection)
-        stored = counts(opened, tenant=scope)
-        covered = coverage(opened, tenant=scope)
-    results = [
-        Result(f"coverage_{name}", share.value, n=share.whole)
-        for name, share in covered._asdict().items()
-        if share.whole
-    ]
-    details = {
-        "tenant": "all" if all_tenants else tenant,
-        "records": stored._asdict(),
-        "agents": [entry._asdict() for entry in summary.agents],
-        "families": [entry._asdict() for entry in summary.families],
-        **({"tags": [entry._asdict() for entry in by_tag]} if by_tag else {}),
-        "success_histograms": summary.histograms,
-    }
-    emit("pool stats", [*summary.results(), *results], details, as_json=as_json)
+        answer = statistics_answer(opened, tenant=scope, selection=selection)
+    emit("pool stats", answer.results, answer.details, as_json=as_json)
 
 
 def show(

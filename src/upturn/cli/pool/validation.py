@@ -7,22 +7,24 @@ from typing import Annotated
 import typer
 from pydantic_core import from_json
 
-from upturn.cli.options import POOL_PATH, AllTenants, AsJson, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
 from upturn.cli.output import emit, print_message, show_table
 from upturn.pool import (
     ALL_TENANTS,
     Pool,
+    Selection,
     integrity_problems,
     ledger_problems,
 )
-from upturn.pool.quality import GateReport, validate_quality
+from upturn.pool.answers import quality_answer
+from upturn.pool.quality import GateReport, ValidationReport, validate_quality
 from upturn.records import JsonValue, Result
 
 _MAX_FAILURES_SHOWN = 20
 _BLOCKS = 20
 
 
-def validate(
+def validate(  # noqa: PLR0913  a command's parameters are its options
     *,
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
@@ -35,33 +37,45 @@ def validate(
             "line; besides the pool's held-out tasks.",
         ),
     ] = None,
+    gates_only: Annotated[
+        bool, typer.Option("--gates", help="Only the quality gates, not the file and the digests.")
+    ] = False,
+    family: Families = None,
+    since: Since = None,
+    before: Before = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the file's integrity, its records against their digests, and every trajectory's quality gates.
 
-    Exits with 1 if the file is damaged, or a record was changed or deleted after it was stored.
+    --family, --since and --before narrow what the gates are applied to. Exits with 1 if the file is damaged, or a
+    record was changed or deleted after it was stored.
     """
     scope = ALL_TENANTS if all_tenants else tenant
     forbidden = [] if held_out is None else _instructions(held_out)
+    selection = Selection(
+        families=tuple(family or ()), since=time_of("--since", since), before=time_of("--before", before)
+    )
+    damage: list[str] = []
+    changes: list[str] = []
     with Pool.open(pool, read_only=True) as opened:
-        damage = integrity_problems(opened.engine)
-        changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
-        report = None if damage or changes else validate_quality(opened, tenant=scope, held_out=forbidden)
-    points, clean = (0, 0) if report is None else (report.points, report.clean)
-    gates = () if report is None else report.gates
-    results = [
+        if not gates_only:
+            damage = integrity_problems(opened.engine)
+            changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
+        report = ValidationReport(0, 0, ())
+        if not damage and not changes:
+            report = validate_quality(opened, tenant=scope, selection=selection, held_out=forbidden)
+    answer = quality_answer(report, tenant="all" if all_tenants else tenant)
+    checks = [
         Result("integrity_problems", float(len(damage)), bar="<= 0", holds=not damage),
         Result("changed_records", float(len(changes)), bar="<= 0", holds=not changes),
-        Result("points", float(points)),
-        Result("clean_points", float(clean)),
-        *([Result("clean_share", clean / points, n=points)] if points else []),
     ]
     details: dict[str, JsonValue] = {"integrity": [*damage], "changes": [*changes[:_MAX_FAILURES_SHOWN]]}
-    if as_json:
-        details["gates"] = {gate.gate.label: _described(gate) for gate in gates}
-    emit("pool validate", results, details, as_json=as_json)
+    if gates_only:
+        checks, details = [], {}
+    details |= answer.details if as_json else {}
+    emit("pool validate", [*checks, *answer.results], details, as_json=as_json)
     if not as_json:
-        _show(gates)
+        _show(report.gates)
     if damage:
         print_message("the file is damaged; restore a backup, or export what can still be read")
     if changes:
@@ -92,17 +106,6 @@ def _instruction(line: str) -> str:
     except ValueError:
         return line
     return str(parsed.get("instruction", line)) if isinstance(parsed, dict) else line
-
-
-def _described(report: GateReport) -> dict[str, JsonValue]:
-    """A gate for --json."""
-    return {
-        "is_required": report.gate.is_required,
-        "points": report.points,
-        "failed": report.failed,
-        "share": report.share,
-        "examples": [{"id": failure.record_id, "problem": failure.problem} for failure in report.examples],
-    }
 
 
 def _show(gates: Sequence[GateReport]) -> None:

@@ -12,6 +12,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
 
+from upturn.pool import Pruned
+
 MAX_SERIES = 1_000
 """Combinations of labels of one metric. A histogram has about fifteen numbers for each."""
 
@@ -99,6 +101,9 @@ class GatewayMetrics:
         self._in_flight = show("in_flight", "Calls in service.")
         self._waiting = show("waiting", "Calls that wait for their turn.")
         self._breakers = show("breaker", "Circuit breaker: 0 closed, 0.5 half open, 1 open.", "agent")
+        self._pool_bytes = show("pool_bytes", "Size of the pool's database.")
+        self._pruned = count("pruned", "Trajectories deleted because they were beyond pool.retention.")
+        self._protected = show("protected", "Trajectories beyond pool.retention that a version or snapshot needs.")
         self._lag = show("learner_lag_records", "Records stored since the learner last looked.")
 
     def observe(self, call: ServedCall) -> None:
@@ -134,6 +139,12 @@ class GatewayMetrics:
         """Sets the numbers of served and waiting calls; ``AdmissionQueue.on_change``."""
         self._in_flight.of().set(in_flight)
         self._waiting.of().set(waiting)
+
+    def show_pool(self, pruned: Pruned) -> None:
+        """Sets the size of the pool and what its retention did."""
+        self._pool_bytes.of().set(pruned.stored_bytes)
+        self._pruned.of().inc(pruned.deleted)
+        self._protected.of().set(pruned.protected)
 
     def show_breaker(self, agent: str, state: BreakerState) -> None:
         """Sets the state of an agent's circuit breaker."""

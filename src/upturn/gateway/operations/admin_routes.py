@@ -76,9 +76,10 @@ def admin_routes(operators: Operators, reloader: Reloader) -> APIRouter:
 
     @routes.get("/v1/admin/acts", responses=errors(400, 401, 403))
     async def acts(request: Request) -> ActList:
-        """List what operators and administrators did."""
-        operators.caller(request, "administer")
-        stored = await operators.read(lambda pool: admin_acts(pool.engine, tenant=ALL_TENANTS))
+        """List what operators and administrators did to what belongs to the key's tenant or to the installation."""
+        caller = operators.caller(request, "administer")
+        scope = ALL_TENANTS if caller.key is None else caller.tenant
+        stored = await operators.read(lambda pool: admin_acts(pool.engine, tenant=scope))
         names = ActEntry.model_fields
         return ActList(data=[ActEntry(**{name: getattr(act, name) for name in names}) for act in stored])
 

@@ -26,6 +26,7 @@ from upturn.loop.evaluation.reward_audit import audit_training, audited_run
 from upturn.loop.evaluation.stage_choice import Stage, StageChoice, choose_stage
 from upturn.loop.evaluation.suite_metrics import SuiteResult, metrics, run_oracle, run_tasks
 from upturn.loop.evaluation.suite_run import SuiteRun
+from upturn.loop.evaluation.tool_adoption import tool_adoption
 
 __all__ = [
     "HELDOUT",
@@ -56,5 +57,6 @@ __all__ = [
     "run_tasks",
     "selection_evaluation",
     "selection_tasks",
+    "tool_adoption",
     "warn_of_few_tasks",
 ]

@@ -14,7 +14,13 @@ from upturn.pool.database.backend import (
     writing_engine,
 )
 from upturn.pool.database.location import Location, PoolUrl, location_of, names_pool
-from upturn.pool.database.operator import integrity_problems, operator_transaction, writers_excluded
+from upturn.pool.database.operator import (
+    integrity_problems,
+    operator_transaction,
+    other_writers,
+    stored_bytes,
+    writers_excluded,
+)
 from upturn.pool.database.revision import begin_move, bring_to_head, check_head, end_move, is_at_head
 from upturn.pool.database.rows import insert_rows, rows_by_id
 from upturn.pool.database.server import server_settings
@@ -56,12 +62,14 @@ __all__ = [
     "move_log_head",
     "names_pool",
     "operator_transaction",
+    "other_writers",
     "pool_exists",
     "reading_engine",
     "rejected",
     "rows_by_id",
     "server_settings",
     "sqlite_error",
+    "stored_bytes",
     "writers_excluded",
     "writing_engine",
 ]

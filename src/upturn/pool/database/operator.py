@@ -46,6 +46,27 @@ def writers_excluded(location: str | Location) -> Iterator[None]:
         engine.dispose()
 
 
+def other_writers(connection: Connection) -> list[str]:
+    """Returns the other sessions that may write the pool, in words; none of a file, whose lock excludes them."""
+    if connection.dialect.name != "postgresql":
+        return []
+    from upturn.pool.database.postgres import writing_sessions
+
+    return writing_sessions(connection)
+
+
+def stored_bytes(connection: Connection) -> int:
+    """Returns the size of the database: a file with its free pages, or the tables of a server's pool."""
+    if connection.dialect.name == "postgresql":
+        query = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r'"
+        query += " AND relnamespace = current_schema()::regnamespace"
+        return int(connection.exec_driver_sql(query).scalar() or 0)
+    pages, size = (
+        int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()) for name in ("page_count", "page_size")
+    )
+    return pages * size
+
+
 def integrity_problems(engine: Engine) -> list[str]:
     """Returns the damage that the database's own check reports."""
     try:

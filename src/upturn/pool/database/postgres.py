@@ -25,6 +25,8 @@ _LOCK_TIMEOUT_SECONDS = 45
 """How long a writer waits for the others; longer than one that has stopped is waited for."""
 _LOCK = 0x75707475
 """First half of the advisory lock's number; the second half is of the schema."""
+_PRESENCE = 0x75707476
+"""The same for the lock that every writing session holds, shared, as long as it lives (``writing_sessions``)."""
 
 
 class PostgresBackend:
@@ -57,6 +59,7 @@ class PostgresBackend:
         }
         engine = self._engine("READ COMMITTED", settings, pool_size=1, max_overflow=0)
         event.listen(engine, "begin", _exclude_writers)
+        event.listen(engine, "connect", _show_presence)
         return engine
 
     def schema_engine(self) -> Engine:
@@ -129,12 +132,36 @@ class PostgresBackend:
         return problems
 
 
+def writing_sessions(connection: Connection) -> list[str]:
+    """Returns the other sessions that may write the pool, in words."""
+    query = text(
+        "SELECT activity.pid, activity.client_addr, activity.backend_start FROM pg_locks AS held"
+        " JOIN pg_stat_activity AS activity ON activity.pid = held.pid"
+        " WHERE held.locktype = 'advisory' AND held.granted AND held.pid <> pg_backend_pid()"
+        " AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        " AND held.classid = CAST(:presence AS oid)"
+        " AND held.objid = CAST(CAST(hashtext(current_schema()) AS bigint) & 4294967295 AS oid)"
+        " ORDER BY activity.pid"
+    )
+    return [
+        f"server process {row.pid} of {row.client_addr or 'this machine'}, since {row.backend_start:%H:%M:%S}"
+        for row in connection.execute(query, {"presence": _PRESENCE})
+    ]
+
+
 class _ByteOrder(PGTypeCompiler):
     """Compiles columns of text with the collation "C"."""
 
     def visit_TEXT(self, type_: Any, **options: Any) -> str:  # noqa: N802  SQLAlchemy's name
         """Returns the type of a column."""
         return f'{super().visit_TEXT(type_, **options)} COLLATE "C"'
+
+
+def _show_presence(driver: Any, _record: object) -> None:
+    """Shows the other sessions that this one may write, until it ends."""
+    is_autocommit, driver.autocommit = driver.autocommit, True
+    driver.execute(f"SELECT pg_advisory_lock_shared({_PRESENCE}, hashtext(current_schema()))")
+    driver.autocommit = is_autocommit
 
 
 def _exclude_writers(connection: Connection) -> None:

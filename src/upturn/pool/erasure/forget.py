@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, delete, select, update
 
-from upturn.errors import ConfigError
+from upturn.errors import ConfigError, StoreBusyError
 from upturn.pool import schema
 from upturn.pool.access import append_act, record_erasure
 from upturn.pool.audit import Erased
-from upturn.pool.database import Location
+from upturn.pool.database import Location, other_writers
 from upturn.pool.erasure.rewriting import replacement_of, without_subject
 from upturn.pool.erasure.scrub import files_with, scrub
 from upturn.pool.erasure.search import LOOSE, RECORDS, Hit, search
@@ -73,6 +73,8 @@ def forget(location: str | Location, subject: Subject, *, act: AdminAct, is_dry_
             ["--who and --why are stored for ever and name the subject; describe it without its value"]
         )
     with Pool.open(location, read_only=is_dry_run) as pool:
+        if not is_dry_run:
+            pool.write(_check_alone)
         with pool.engine.connect() as connection:
             plan = _plan(connection, subject, act.tenant)
             snapshots = _snapshots(connection, act.tenant, plan.tokens)
@@ -93,6 +95,15 @@ def forget(location: str | Location, subject: Subject, *, act: AdminAct, is_dry_
         remaining=rows if is_shared else (*rows, *files),
         shared_files=files if is_shared else (),
     )
+
+
+def _check_alone(connection: Connection) -> None:
+    """Raises StoreBusyError if another session may write the pool."""
+    if writers := other_writers(connection):
+        raise StoreBusyError(
+            f"the pool is being written by {', '.join(writers)}; stop the gateways and runs that use it, then "
+            "erase again"
+        )
 
 
 def _plan(connection: Connection, subject: Subject, tenant: str) -> _Plan:

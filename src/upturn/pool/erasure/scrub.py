@@ -14,6 +14,7 @@ from sqlalchemy import text
 
 from upturn.errors import StoreError
 from upturn.pool.database import POOL_ENDINGS, Location, backend_of, location_of
+from upturn.pool.schema import metadata
 
 
 def scrub(location: str | Location) -> None:
@@ -33,7 +34,7 @@ def scrub(location: str | Location) -> None:
     engine = backend_of(location).schema_engine()
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("VACUUM FULL"))
+            connection.execute(text(f"VACUUM FULL {', '.join(metadata.tables)}"))
     finally:
         engine.dispose()
 

@@ -6,6 +6,7 @@ tool.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from upturn.interval import clopper_pearson_interval
 from upturn.records import Result, Trajectory, record
@@ -34,6 +35,10 @@ class Adoption:
     episodes: int
     calling: int
     """Episodes with a call of any tool."""
+    known: int
+    """Episodes of which it is known what helps; the counts below are of these."""
+    known_calling: int
+    """With a call of any tool."""
     eligible: int
     """Episodes in which some tool helps."""
     adopting: int
@@ -55,8 +60,8 @@ class Adoption:
             ("adoption of all episodes", self.calling, self.episodes),
             ("adoption of eligible episodes", self.adopting, self.eligible),
             ("useful adoption of eligible episodes", self.useful, self.eligible),
-            ("precision", self.adopting, self.calling),
-            ("irrelevance", self.silent, self.episodes - self.eligible),
+            ("precision", self.adopting, self.known_calling),
+            ("irrelevance", self.silent, self.known - self.eligible),
         ]
         for tool in self.tools:
             shares.append((f"{tool.tool}: adoption of all episodes", tool.episodes, self.episodes))
@@ -65,29 +70,45 @@ class Adoption:
         return [clopper_pearson_interval(part, whole).result(name) for name, part, whole in shares if whole]
 
 
-def adoption_of(episodes: Iterable[tuple[Trajectory, Collection[str]]]) -> Adoption:
-    """The counts of trajectories, each with the names of the tools that help in its task; none = it needs none."""
-    counted = [(call_uses(trajectory), frozenset(helping)) for trajectory, helping in episodes]
-    names = sorted({name for uses, helping in counted for name in (*valid_tools(uses), *helping)})
-    helped = [(valid_tools(uses), _used_tools(uses), helping) for uses, helping in counted]
+class _Episode(NamedTuple):
+    called: frozenset[str]
+    used: frozenset[str]
+    helping: frozenset[str] | None
+
+
+def adoption_of(episodes: Iterable[tuple[Trajectory, Collection[str] | None]]) -> Adoption:
+    """The counts of trajectories, each with the names of the tools that help in its task.
+
+    Empty = the task needs none; None = unknown: the episode counts among all episodes only.
+    """
+    counted = [_episode(trajectory, helping) for trajectory, helping in episodes]
+    known = [(item.called, item.used, item.helping) for item in counted if item.helping is not None]
+    names = sorted({name for item in counted for name in (*item.called, *(item.helping or ()))})
     return Adoption(
-        episodes=len(helped),
-        calling=sum(bool(called) for called, _, _ in helped),
-        eligible=sum(bool(helping) for _, _, helping in helped),
-        adopting=sum(bool(called & helping) for called, _, helping in helped),
-        useful=sum(bool(used & helping) for _, used, helping in helped),
-        silent=sum(not called and not helping for called, _, helping in helped),
+        episodes=len(counted),
+        calling=sum(bool(item.called) for item in counted),
+        known=len(known),
+        known_calling=sum(bool(called) for called, _, _ in known),
+        eligible=sum(bool(helping) for _, _, helping in known),
+        adopting=sum(bool(called & helping) for called, _, helping in known),
+        useful=sum(bool(used & helping) for _, used, helping in known),
+        silent=sum(not called and not helping for called, _, helping in known),
         tools=tuple(
             ToolAdoption(
                 name,
-                episodes=sum(name in called for called, _, _ in helped),
-                eligible=sum(name in helping for _, _, helping in helped),
-                adopting=sum(name in called & helping for called, _, helping in helped),
-                useful=sum(name in used & helping for _, used, helping in helped),
+                episodes=sum(name in item.called for item in counted),
+                eligible=sum(name in helping for _, _, helping in known),
+                adopting=sum(name in called & helping for called, _, helping in known),
+                useful=sum(name in used & helping for _, used, helping in known),
             )
             for name in names
         ),
     )
+
+
+def _episode(trajectory: Trajectory, helping: Collection[str] | None) -> _Episode:
+    uses = call_uses(trajectory)
+    return _Episode(valid_tools(uses), _used_tools(uses), None if helping is None else frozenset(helping))
 
 
 def _used_tools(uses: Sequence[CallUse]) -> frozenset[str]:

@@ -6,13 +6,15 @@ functions of trajectories.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from upturn.records import Action, Evaluation, Observation, Trajectory, Turn, record
 from upturn.rewards.similarity import words
 
 _TELLING = re.compile(r"(?=.*\d).{2,}|.{4,}")
 """Words that can show a use: of four characters, or two with a digit. Shorter ones occur by chance."""
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_DECIMAL_ZEROS = re.compile(r"(?<=\d)(\.0+|(?<=\.\d)0+)$")
 MESSAGES = "user"
 """Target of messages, which are no tool calls."""
 
@@ -33,31 +35,39 @@ def call_uses(trajectory: Trajectory) -> tuple[CallUse, ...]:
     """The tool calls in order; messages to the user are none.
 
     New words of a result are those in no earlier observation, nor in the agent's own texts before. A use that
-    paraphrases the result is not seen, nor one of a yes or no; a copy without need counts as a use.
+    paraphrases the result is not seen, nor one of a yes or no, nor of a call made for its effect; a copy without
+    need counts as a use.
     """
     turns, results = trajectory.turns, trajectory.results
-    written = [frozenset(words(f"{turn.text} {_values_text(turn.action)}")) for turn in turns]
+    written = [frozenset(_telling(f"{turn.text} {_values_text(turn.action)}")) for turn in turns]
     seen: set[str] = set()
     uses = []
     for index, (turn, result) in enumerate(zip(turns, results, strict=True)):
-        seen |= {*words(turn.observation.text), *written[index]}
+        seen |= {*_telling(turn.observation.text), *written[index]}
         if turn.action is None or turn.action.target == MESSAGES:
             continue
-        new = {word for word in words(result.text) if _TELLING.fullmatch(word)} - seen
+        new = set(_telling(result.text)) - seen
         is_used = not result.is_error and any(new & later for later in written[index + 1 :])
         uses.append(CallUse(index, turn.action.name, not result.is_error, is_used))
     return tuple(uses)
 
 
-def use_bonus(trajectory: Trajectory, evaluation: Evaluation) -> float | None:
-    """The share of the tool calls whose result was used, for a success; 0 for a failure, and without a call.
+def _telling(text: str) -> Iterator[str]:
+    """The words that can show a use; numbers as ``1234.5``, however 1,234.50 is written."""
+    for word in words(_THOUSANDS.sub("", text)):
+        if _TELLING.fullmatch(word):
+            yield _DECIMAL_ZEROS.sub("", word)
 
-    More calls do not raise it. None = the evaluation is missing.
+
+def use_bonus(trajectory: Trajectory, evaluation: Evaluation) -> float | None:
+    """1 for a success in which the result of some tool call was used, else 0.
+
+    More calls do not raise it. A share of used calls would punish calls that are made for their effect. None = the
+    evaluation is missing.
     """
     if evaluation.verdict == "missing":
         return None
-    uses = call_uses(trajectory)
-    return sum(use.is_used for use in uses) / len(uses) if uses and evaluation.is_success else 0.0
+    return float(evaluation.is_success and any(use.is_used for use in call_uses(trajectory)))
 
 
 def repeated_calls(trajectory: Trajectory) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """Judges that compare two works: both orders, their biases, ensembles, and averages corrected by people's labels.
 
 Pure functions of verdicts, and ``model_judge`` that asks a model. Not here: a judge that scores one work
-(``rewards.judge``). Start with ``comparison``; ``bias`` measures a judge, ``ensemble`` joins judges,
-``calibration`` corrects the average of many judgements."""
+(``rewards.judge``). Start with ``comparison``; ``bias`` measures a judge, ``ensemble`` joins judges, ``group``
+scores works relative to each other, ``calibration`` corrects the average of many judgements."""
 
 from upturn.rewards.judging.bias import BiasReport, measure_biases
 from upturn.rewards.judging.calibration import prediction_powered_mean, rogan_gladen
@@ -21,12 +21,14 @@ from upturn.rewards.judging.ensemble import (
     error_agreement,
     fit_ensemble,
 )
+from upturn.rewards.judging.group import LimitedJudge, group_scores
 from upturn.rewards.judging.model_judge import ModelPairJudge, PairJudgement, replay
 
 __all__ = [
     "BiasReport",
     "Compared",
     "Ensemble",
+    "LimitedJudge",
     "ModelPairJudge",
     "Pair",
     "PairJudge",
@@ -37,6 +39,7 @@ __all__ = [
     "compare_pairs",
     "error_agreement",
     "fit_ensemble",
+    "group_scores",
     "label_accuracy",
     "measure_biases",
     "prediction_powered_mean",
