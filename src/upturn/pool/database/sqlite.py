@@ -25,9 +25,6 @@ POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal", "-calls", "-calls-wal", "-c
 _BUSY_TIMEOUT_SECONDS = 30.0
 """How long a reader waits during recovery or a checkpoint, and a writer for the transaction of another process."""
 
-_CACHE_KB = 65_536
-"""At most; the default of 2 MB is less than the pages of a transaction of a thousand records with random ids, and
-what does not fit is written several times."""
 _CHECKPOINT = "wal_autocheckpoint=8000"
 """Pages in the log, 32 MB, before they are moved to the file. A page that changes often is moved once."""
 
@@ -55,7 +52,7 @@ class SqliteBackend:
 
     def writing_engine(self) -> Engine:
         """Returns an engine with the single writing connection, in WAL mode with every commit flushed."""
-        pragmas = ("journal_mode=WAL", "synchronous=FULL", f"cache_size=-{_CACHE_KB}", _CHECKPOINT)
+        pragmas = ("journal_mode=WAL", "synchronous=FULL", _CHECKPOINT)
         return self._configured(self._engine(timeout=_BUSY_TIMEOUT_SECONDS), pragmas, "BEGIN IMMEDIATE")
 
     def schema_engine(self) -> Engine:
