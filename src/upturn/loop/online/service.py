@@ -444,16 +444,20 @@ class LiveCall:
     def store_cancelled(self) -> None:
         """Stores the call as cancelled, in the background."""
         outcome = self._exchange.outcome if self._exchange is not None else CallOutcome()
-        records = self._records("cancelled", replace(outcome, failure="the client left before the answer's end"))
+        outcome = replace(outcome, failure="the client left before the answer's end")
+        stored = outcome.answer and self._service.words.of_answer(outcome.answer, self._tenant)
+        records = self._records("cancelled", outcome, stored)
         self._service.log.store_soon(records)
 
     async def _store(self, status: CallStatus, outcome: CallOutcome) -> None:
-        records = self._records(status, outcome)
-        await self._service.log.store(records)
+        stored = await self._service.words.answered(outcome.answer, self._tenant)
+        await self._service.log.store(self._records(status, outcome, stored))
 
-    def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[ReadyRow, Call, CallContent]:
+    def _records(
+        self, status: CallStatus, outcome: CallOutcome, stored: ModelAnswer | None
+    ) -> tuple[ReadyRow, Call, CallContent]:
+        """``stored``: the answer as it is stored."""
         answer = outcome.answer
-        stored = None if answer is None else self._service.words.of_answer(answer, self._tenant)
         is_complete = status == "answered"
         tried = Tried(
             self.agent_version,

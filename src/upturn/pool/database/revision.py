@@ -1,8 +1,11 @@
 """The revision of a pool's tables: check, creation and upgrade."""
 
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, create_mock_engine, inspect, text
+from sqlalchemy.schema import ExecutableDDLElement
 
 from upturn.errors import StoreError
 from upturn.pool.database.backend import Backend, backend_in
@@ -117,9 +120,24 @@ def _revision(connection: Connection) -> str | None:
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
+@cache
+def _statements(driver: str) -> tuple[str, ...]:
+    """Returns the statements that create all tables; compiling takes three times as long as running them."""
+    statements: list[str] = []
+
+    def keep(statement: ExecutableDDLElement, *_: object) -> None:
+        statements.append(str(statement.compile(dialect=engine.dialect)))
+
+    engine = create_mock_engine(f"{driver}://", keep)
+    metadata.create_all(engine, checkfirst=False)
+    return tuple(statements)
+
+
 def _create(connection: Connection, revision: str = HEAD) -> None:
     """Creates all tables at once, the result of all revisions, without the 0.3 s that Alembic takes."""
-    metadata.create_all(connection, checkfirst=False)
+    with closing(connection.connection.cursor()) as cursor:  # sixty statements, and tests make thousands of pools
+        for statement in _statements(connection.engine.url.drivername):
+            cursor.execute(statement)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": revision})
 
