@@ -20,6 +20,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app as benchmarks_app
+from tests.postgres_server import PostgresServer
 from upturn.arbiter import AgentRegistry, DiscountedThompson, Router, RunKey
 from upturn.cli.app import app
 from upturn.deployment import CanarySettings, Override, RegistryTraffic, apply_traffic, start
@@ -32,7 +33,6 @@ from upturn.training.algorithms.grpo import GrpoSettings, run_grpo
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 AGENT = {"name": "nano", "kind": "local_model", "model": "nano"}
-DATA = ROOT / "tests" / "data" / "pool"
 
 
 class Block(NamedTuple):
@@ -369,12 +369,41 @@ def run_block(page: str, start: str, folder: Path, codes: tuple[int, ...] = (0,)
     return outputs
 
 
-def test_the_commands_of_the_pool_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_from_logs_to_a_report_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_server: PostgresServer
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "talks.jsonl").write_bytes((DATA / "chats_small.jsonl").read_bytes())
-    outputs = run_block("pool.md", "upturn ingest talks.jsonl", tmp_path, codes=(0, 1))  # five talks are not enough
-    assert "not ready: " in outputs[2]
-    assert len((tmp_path / "evidence.jsonl").read_text().splitlines()) == 15
+    sample, settings = (
+        next(block.text for block in BLOCKS if (block.page, block.language) == ("pool.md", language))
+        for language in ("json", "toml")
+    )
+    (tmp_path / "talks.jsonl").write_text(sample)
+    outputs = run_block("pool.md", "upturn ingest talks.jsonl", tmp_path, codes=(0, 1))
+    ingested, quarantined, validated, ready, _, frozen, listed, _ = outputs
+    assert "4 trajectories" in ingested
+    assert "1 lines" in ingested
+    assert "did you mean 'reward'" in quarantined
+    assert re.search(r"clean_points +3", validated)
+    assert re.search(r"supervised +yes +2 successes +upturn train sft", ready)
+    for line in settings.split("\n\n")[0].strip().splitlines():
+        assert f"  {line}" in ready.splitlines()
+    assert "<title>Pool" in (tmp_path / "pool.html").read_text(encoding="utf-8")
+    (snapshot,) = re.findall(r"snapshot: ([0-9a-f]{64})", frozen)
+    assert snapshot in listed
+    exported = (tmp_path / "evidence.jsonl").read_text()
+    assert "ruth.klein" not in exported
+    assert "<EMAIL>" in exported
+    run_block("pool.md", "upturn pool stats", tmp_path, codes=(0, 1))  # no environment has these tasks
+    (tmp_path / "upturn.toml").write_text(settings)
+    plan = CliRunner().invoke(app, ["train", "sft", "--dry-run", "--json"])
+    assert json.loads(plan.stdout)["learns_from"] == "1 verified successes from the pool"
+    place = postgres_server.create_database()
+    try:
+        url = place.url.render_as_string(hide_password=False).replace("+psycopg", "")
+        moved = CliRunner().invoke(app, ["pool", "move", "--pool", "upturn.db", "--to", url])
+    finally:
+        postgres_server.drop_database(place)
+    assert moved.exit_code == 0, moved.output
 
 
 def test_the_commands_of_the_replay_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,8 @@ def fill(file: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "stats", "ready", "calls", "tasks --out {out}", "validate", "show task-a", "export --out {out}",
+        "stats", "drift", "ready", "calls", "tasks --out {out}", "validate", "show task-a", "export --out {out}",
+        "report --out {out}", "batch",
         "export --raw --out {out}", "export --pseudonyms --out {out}", "quarantine list",
         "export --as transitions --out {out}", "similar mail",
         "forget --subject nobody@corp.de --dry-run", "shred", "privacy", f"show task-{CANARY}-1",

@@ -1,5 +1,7 @@
+import json
 import re
 from pathlib import Path
+from zipfile import ZipFile
 
 from tests.cli.test_pool_command import CHATS, run, run_json, values
 from upturn.pool import Pool
@@ -27,6 +29,33 @@ def test_export_with_pseudonyms_is_the_same_until_the_key_is_shredded(tmp_path: 
     assert name not in run("pool", "export", "--pool", path, "--pseudonyms", "--who", "ada").stdout
     added, deleted = ("pseudonym key add", "ada", ""), ("pseudonym key delete", "ada", "asked")
     assert _acts(path) == [added, deleted, added]
+
+
+def test_every_form_of_export_has_the_same_pseudonym(tmp_path: Path) -> None:
+    """Rows for trainers, Inspect's log and OTLP traces, of two answers to a reader with an address."""
+    asked = {"role": "user", "content": "Renew B7 for ruth.klein@gmail.com."}
+    rows = [
+        {"messages": [asked, {"role": "assistant", "content": answer}], "reward": reward, "model": answer}
+        for answer, reward in (("done", 1.0), ("no", 0.0))
+    ]
+    (tmp_path / "talks.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run("ingest", tmp_path / "talks.jsonl", "--pool", tmp_path / "pool.db")
+    names: dict[str, set[str]] = {}
+    for form in ("sft", "dpo", "kto", "grpo", "verl", "inspect", "otlp"):
+        out = tmp_path / ("out.eval" if form == "inspect" else f"{form}.jsonl")
+        options = ("--pool", tmp_path / "pool.db", "--pseudonyms", "--who", "ada")
+        done = run("pool", "export", "--as", form, "--out", out, *options)
+        assert done.exit_code == 0, (form, done.stderr)
+        text = out.read_text() if form != "inspect" else "".join(_members(out))
+        assert "ruth.klein" not in text
+        names[form] = set(re.findall(r"u[a-z2-7]{12}@example\.com", text))
+    assert len({name for found in names.values() for name in found}) == 1
+    assert all(names.values())
+
+
+def _members(path: Path) -> list[str]:
+    with ZipFile(path) as archive:
+        return [archive.read(name).decode() for name in archive.namelist()]
 
 
 def test_raw_export_is_stored_as_an_act(tmp_path: Path) -> None:

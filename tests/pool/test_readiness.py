@@ -69,7 +69,7 @@ def test_other_tenants_and_selections_are_not_counted(pool: Pool, make_point: Ma
     fill(pool, make_point, tenant="bob")
     assert survey(pool, tenant="ada").points == 5
     assert survey(pool, tenant="ada", selection=Selection(families=("b",))).points == 2
-    assert survey(pool, tenant="nobody") == (0, 0, 0, 0, 0, {})
+    assert survey(pool, tenant="nobody") == (0, 0, 0, 0, 0, {}, 0)
 
 
 def test_empty_pool_is_not_ready(pool: Pool) -> None:

@@ -106,6 +106,14 @@ def test_equal_rows_are_attempts_and_a_file_again_adds_nothing(pool: Pool, tmp_p
     assert (first.value, first.groups) == (0.0, 1)
 
 
+def test_another_score_of_a_task_and_model_is_another_outcome(pool: Pool, tmp_path: Path) -> None:
+    for number, score in enumerate(("", "1", "1")):
+        added = ingest(pool, written(tmp_path, f"task,model,score\na,m,{score}\n", f"{number}.csv"), OUTCOMES).added
+        assert added == (0 if number == 2 else 1)
+    found = statistics(pool, tenant="default")
+    assert (found.successes, found.missing) == (1, 1)
+
+
 def test_a_changed_score_is_a_conflict_and_changes_nothing(pool: Pool, tmp_path: Path) -> None:
     ingest(pool, written(tmp_path, "task,model,trial,score\na,m,0,1\nb,m,0,1\n"), IngestOptions())
     report = ingest(pool, written(tmp_path, "task,model,trial,score\na,m,0,0\nb,m,0,1\n", "b.csv"), IngestOptions())

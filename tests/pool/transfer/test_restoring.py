@@ -48,7 +48,8 @@ def test_a_drill_compares_rows_and_root_while_the_pool_is_written(
             assert done.tree == read_head(connection).head()
     assert done.problems == ()
     assert {name: count for name, count in done.rows.items() if count} == {
-        "tasks": 3, "trajectories": 3, "evaluations": 3
+        "tasks": 3, "trajectories": 3, "evaluations": 3, "points": 3, "strata": 1,
+        "audit_entries": 9, "audit_head": 1,
     }  # fmt: skip
 
 

@@ -16,12 +16,13 @@ from upturn.cli.pool.readiness import calls, ready
 from upturn.cli.pool.report import write_page
 from upturn.cli.pool.restoring import restore, try_restore
 from upturn.cli.pool.retrieval import similar
-from upturn.cli.pool.statistics import show, stats
+from upturn.cli.pool.statistics import drift, show, stats
 from upturn.cli.pool.tags import tag
 from upturn.cli.pool.validation import validate
 
 pool_app = typer.Typer()
 pool_app.command("stats")(stats)
+pool_app.command("drift")(drift)
 pool_app.command("ready")(ready)
 pool_app.command("calls")(calls)
 pool_app.command("log")(log)

@@ -2,9 +2,10 @@
 
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,9 @@ from upturn.pool import (
 )
 from upturn.pool.traffic import read_episodes
 from upturn.records import Result
+
+if TYPE_CHECKING:
+    from upturn.loop.trainers import StoredWay
 
 _NANO = {"name": "nano", "kind": "local_model", "model": "nano"}
 """The agent that would be trained, without a configuration."""
@@ -36,10 +40,10 @@ def ready(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the prerequisites of training, and which algorithms can train on the gateway's traffic, and why not
-    the others. Exits with 1 if a prerequisite fails.
+    """Check the prerequisites of training, and which algorithms can train on the stored trajectories and on the
+    gateway's traffic, with what, and why not the others. Exits with 1 if a prerequisite fails.
     """
-    from upturn.loop.trainers import load_full_config, parse_full_config
+    from upturn.loop.trainers import load_full_config, parse_full_config, survey_stored
     from upturn.loop.trainers.traffic import survey_pool
 
     loaded = None if config is None else load_full_config(config, os.environ)
@@ -53,13 +57,16 @@ def ready(
             member.trajectory_id: member.reward.value for member in episodes if member.reward.value is not None
         }
         report = readiness(opened, thresholds, tenant=tenant, rewards=rewards)
-        ways = survey_pool(opened, trained)
+        ways, stored = survey_pool(opened, trained), survey_stored(opened, trained)
     advice = {check.name: check.advice for check in report.checks if not check.holds}
     details = {"tenant": tenant, "advice": advice, "failed_gates": report.survey.failed_gates}
     if as_json:
         details["traffic"] = {way.name: way._asdict() for way in ways}
+        details["stored"] = {way.kind: way._asdict() for way in stored}
     config_hash = "" if loaded is None else loaded.config_hash
     emit("pool ready", report.results(), details, as_json=as_json, config_hash=config_hash)
+    if stored and not as_json:
+        _show_stored(stored, has_config=config is not None)
     if ways and not as_json:
         rows = [(f"train {way.name}", "no" if way.refusal else "yes", f"{way.number} {way.unit}") for way in ways]
         show_table("training on the gateway's traffic", ("command", "possible", "data"), rows)
@@ -69,6 +76,23 @@ def ready(
     if not report.is_ready:
         print_message(f"not ready: {len(advice)} of {len(report.checks)} prerequisites failed")
         raise typer.Exit(1)
+
+
+def _show_stored(ways: "Sequence[StoredWay]", *, has_config: bool) -> None:
+    rows = [
+        (way.kind, "no" if way.refusal else "yes", f"{way.number:,} {way.unit}", "" if way.refusal else way.command)
+        for way in ways
+    ]
+    show_table("training on the stored trajectories", ("kind", "possible", "data", "command"), rows)
+    for way in ways:
+        omitted = f"left out: {way.omissions}" if way.omissions else ""
+        if why := "; ".join(filter(None, (way.refusal, omitted))):
+            typer.echo(f"{way.kind}: {why}")
+    agent = "" if has_config else "\n".join(("[[agents]]", *(f'{key} = "{value}"' for key, value in _NANO.items())))
+    for way in ways:
+        if way.settings:
+            typer.echo(f"\n{way.command} needs in upturn.toml:")
+            typer.echo("\n".join(f"  {line}" for line in f"{agent}\n{way.settings}".strip().splitlines()))
 
 
 def calls(*, pool: PoolPath = POOL_PATH, tenant: Tenant = "default", as_json: AsJson = False) -> None:

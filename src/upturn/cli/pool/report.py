@@ -8,6 +8,7 @@ import typer
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Families, PoolPath, Tenant
 from upturn.cli.output import emit
+from upturn.cli.pool.validation import token_readers
 from upturn.interval import wilson_interval
 from upturn.pool import (
     ALL_TENANTS,
@@ -23,10 +24,21 @@ from upturn.pool import (
     statistics,
 )
 from upturn.pool.quality import COVERAGE_BARS, GateReport, validate_quality
-from upturn.pool.statistics import DAY, call_cost, history
+from upturn.pool.statistics import DAY, Change, call_cost, drift, history, usage_by_agent
 from upturn.records import Result
 from upturn.report import CoverageRow, Estimate
-from upturn.report.pool import GateRow, Group, Outcome, PassRow, Period, PoolReport, Volume, write_pool_report
+from upturn.report.pool import (
+    ChangeRow,
+    GateRow,
+    Group,
+    Outcome,
+    PassRow,
+    Period,
+    PoolReport,
+    UsageRow,
+    Volume,
+    write_pool_report,
+)
 
 
 def write_page(
@@ -61,7 +73,8 @@ def collect(pool: PoolReader, name: str, scope: Scope, selection: Selection) -> 
         counts(pool, tenant=scope),
         history(pool, tenant=scope, selection=selection),
     )
-    checked = validate_quality(pool, tenant=scope, selection=selection)
+    moved = drift(pool, tenant=scope, selection=selection)
+    checked = validate_quality(pool, tenant=scope, selection=selection, reader_of=token_readers(pool))
     damage = integrity_problems(pool.engine)
     changes = [] if damage else [str(problem) for problem in ledger_problems(pool.engine)]
     return PoolReport(
@@ -100,6 +113,8 @@ def collect(pool: PoolReader, name: str, scope: Scope, selection: Selection) -> 
         gates=tuple(_gate(item) for item in checked.gates),
         coverage=_coverage(coverage(pool, tenant=scope)),
         outcomes=tuple(Outcome(outcome, count) for outcome, count in totals.outcomes.items()),
+        usage=tuple(UsageRow(*row) for row in usage_by_agent(pool, tenant=scope, selection=selection)),
+        drift=() if moved is None else tuple(map(_change, moved.changes)),
         problems=(*damage, *changes),
     )
 
@@ -117,7 +132,14 @@ def _group(name: str, trajectories: int, successes: int, missing: int) -> Group:
 
 def _gate(item: GateReport) -> GateRow:
     example = f"{item.examples[0].record_id}: {item.examples[0].problem}" if item.examples else ""
-    return GateRow(item.gate.name, item.gate.meaning, item.gate.is_required, item.points, item.failed, example)
+    unchecked = ", ".join(f"{count} not checked: {reason}" for reason, count in item.unchecked.items())
+    gate = item.gate
+    return GateRow(gate.name, gate.meaning, gate.is_required, item.points, item.failed, example, unchecked)
+
+
+def _change(found: Change) -> ChangeRow:
+    is_share = found.name in ("success", "missing") or found.name.startswith("family ")
+    return ChangeRow(found.name, is_share, found.before, found.after, found.low, found.high, found.has_changed)
 
 
 def _coverage(covered: Coverage) -> tuple[CoverageRow, ...]:

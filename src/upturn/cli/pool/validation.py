@@ -9,15 +9,17 @@ from pydantic_core import from_json
 
 from upturn.cli.options import POOL_PATH, AllTenants, AsJson, Before, Families, PoolPath, Since, Tenant, time_of
 from upturn.cli.output import emit, print_message, show_table
+from upturn.errors import ConfigError, ModelError
 from upturn.pool import (
     ALL_TENANTS,
     Pool,
+    PoolReader,
     Selection,
     integrity_problems,
     ledger_problems,
 )
 from upturn.pool.answers import quality_answer
-from upturn.pool.quality import GateReport, ValidationReport, validate_quality
+from upturn.pool.quality import GateReport, ReaderOf, TextReader, ValidationReport, no_tokenizers, validate_quality
 from upturn.records import JsonValue, Result
 
 _MAX_FAILURES_SHOWN = 20
@@ -38,7 +40,7 @@ def validate(  # noqa: PLR0913  a command's parameters are its options
         ),
     ] = None,
     gates_only: Annotated[
-        bool, typer.Option("--gates", help="Only the quality gates, not the file and the digests.")
+        bool, typer.Option("--gates", help="Only the quality gates, not the file, the digests and the tokenizers.")
     ] = False,
     family: Families = None,
     since: Since = None,
@@ -63,7 +65,10 @@ def validate(  # noqa: PLR0913  a command's parameters are its options
             changes = [] if damage else [str(problem) for problem in ledger_problems(opened.engine)]
         report = ValidationReport(0, 0, ())
         if not damage and not changes:
-            report = validate_quality(opened, tenant=scope, selection=selection, held_out=forbidden)
+            readers = no_tokenizers if gates_only else token_readers(opened)  # --gates is what HTTP does
+            report = validate_quality(
+                opened, tenant=scope, selection=selection, held_out=forbidden, reader_of=readers
+            )
     answer = quality_answer(report, tenant="all" if all_tenants else tenant)
     checks = [
         Result("integrity_problems", float(len(damage)), bar="<= 0", holds=not damage),
@@ -82,6 +87,28 @@ def validate(  # noqa: PLR0913  a command's parameters are its options
         print_message("records were changed or deleted after they were stored; restore a backup of the file")
     if damage or changes:
         raise typer.Exit(1)
+
+
+def token_readers(pool: PoolReader) -> ReaderOf:
+    """Returns how each stored agent version's output is read, or why it cannot be; loads no weights."""
+    versions = {version.id: version for version in pool.agent_versions()}
+
+    def reader_of(version_id: str) -> TextReader | str:
+        from upturn.agents import template_options
+        from upturn.models import load_renderer
+
+        version = versions.get(version_id)
+        if version is None:
+            return "the agent version is not stored"
+        if not version.has_local_model:
+            return "the model runs elsewhere"
+        try:
+            renderer = load_renderer(version.model, options=template_options(version))
+        except (ModelError, ConfigError):
+            return f"no tokenizer of {version.model!r}"
+        return lambda token_ids: renderer.read(token_ids).text
+
+    return reader_of
 
 
 def _instructions(path: Path) -> list[tuple[str, str]]:
@@ -123,6 +150,10 @@ def _show(gates: Sequence[GateReport]) -> None:
         ]
         if rows:
             show_table(title, ("gate", "", "share", "points"), rows)
+    for report in gates:
+        for reason, count in report.unchecked.items():
+            whole = report.points + sum(report.unchecked.values())
+            typer.echo(f"{report.gate.name}: {count} of {whole} with token rows not checked: {reason}")
     for report in gates:
         if report.examples:
             first, gate = report.examples[0], report.gate

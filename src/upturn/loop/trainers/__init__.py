@@ -28,6 +28,7 @@ from upturn.loop.trainers.registry import (
     sections,
 )
 from upturn.loop.trainers.rl_training import family_weights
+from upturn.loop.trainers.stored_evidence import StoredWay, survey_stored
 from upturn.loop.trainers.train_command import check, run_training, trained_incumbent
 from upturn.loop.trainers.training_plan import Plan, epoch_workload, plan_on_rows
 
@@ -35,6 +36,7 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "Plan",
+    "StoredWay",
     "algorithm",
     "bootstrap_over_seeds",
     "check",
@@ -55,6 +57,7 @@ __all__ = [
     "section_name",
     "sections",
     "split_transitions",
+    "survey_stored",
     "take_training_snapshot",
     "train_grpo",
     "train_on_all_ranks",

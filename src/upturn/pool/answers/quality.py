@@ -24,5 +24,6 @@ def _described(report: GateReport) -> JsonValue:
         "points": report.points,
         "failed": report.failed,
         "share": report.share,
+        "unchecked": dict(report.unchecked),
         "examples": [{"id": failure.record_id, "problem": redact(failure.problem)} for failure in report.examples],
     }

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -230,11 +231,11 @@ class _Import:
     def run(self, on_read: Callable[[int], object]) -> IngestReport:
         if not self._is_stored():
             pages = self._pages(on_read)
-            page = next(pages, [])
+            page, following = next(pages, []), next(pages, [])
             while page:
-                following = next(pages, [])
-                self._import_page(page, following)
-                page = following
+                finish = self._begin_page(page, following)
+                page, following = following, next(pages, [])  # is read while the page is stored
+                finish()
         if not self._lines:
             raise IngestError(f"{printable(self._path)!r} has no conversations; check the file and its format")
         self._pool.append(imported=self._imported((), (), is_complete=True))
@@ -286,9 +287,11 @@ class _Import:
     def _recorded(self, conversation: Conversation) -> _Recorded:
         task = task_of(conversation, self._origin)
         trajectory = trajectory_of(conversation, task, self._origin)
-        return _Recorded(conversation, task, trajectory, digest(fields_json(trajectory)))
+        texts = (fields_json(trajectory), *((conversation.mark,) if conversation.mark else ()))
+        return _Recorded(conversation, task, trajectory, digest(*texts))
 
-    def _import_page(self, page: _Page, following: _Page) -> None:
+    def _begin_page(self, page: _Page, following: _Page) -> Callable[[], None]:
+        """Sends a page to be stored; returns what waits for it, to be called before the next page begins."""
         usable = [entry for entry in page if isinstance(entry, _Usable)]
         bad = [entry for entry in page if isinstance(entry, Quarantined)]
         places = self._places.find(_contents(page), _contents(following))
@@ -304,7 +307,7 @@ class _Import:
                 self._count_keys(entry.conversation.unknown)
         self._last_line = max(entry.line if isinstance(entry, Quarantined) else entry.line.number for entry in page)
         self._lines += len(page)
-        self._store(points, bad, places, {entry.line.number: entry.line for entry in usable})
+        return self._store(points, bad, places, {entry.line.number: entry.line for entry in usable})
 
     def _store(
         self,
@@ -312,20 +315,29 @@ class _Import:
         bad: list[Quarantined],
         places: Sequence[Place],
         lines: Mapping[int, Line],
-    ) -> None:
-        """Stores a page in one transaction; its lines one by one if a record is stored with other content."""
+    ) -> Callable[[], None]:
+        """Stores a page in one transaction; its lines one by one if a record is stored with other content.
+
+        Returns what waits for it.
+        """
         self._note(bad)
         self._accepted += sum(len(members) for _, members in points)
-        try:
-            self._added += self._append([members for _, members in points], self._imported(bad, places))
-        except StoreConflictError:
-            added, conflicts = store_page(self._append, points)
-            late = [self._unusable(lines[conflict.line], ValueError(conflict.reason)) for conflict in conflicts]
-            self._note(late)
-            self._added += added
-            sizes = {line: len(members) for line, members in points}
-            self._accepted -= sum(sizes[conflict.line] for conflict in conflicts)
-            self._pool.append(imported=self._imported([*bad, *late], places))
+        stored, new = self._submit([members for _, members in points], self._imported(bad, places))
+
+        def finish() -> None:
+            try:
+                stored.result()
+                self._added += new
+            except StoreConflictError:
+                added, conflicts = store_page(self._append, points)
+                late = [self._unusable(lines[conflict.line], ValueError(conflict.reason)) for conflict in conflicts]
+                self._note(late)
+                self._added += added
+                sizes = {line: len(members) for line, members in points}
+                self._accepted -= sum(sizes[conflict.line] for conflict in conflicts)
+                self._pool.append(imported=self._imported([*bad, *late], places))
+
+        return finish
 
     def _note(self, bad: Sequence[Quarantined]) -> None:
         self._bad += len(bad)
@@ -374,8 +386,17 @@ class _Import:
             conversation = replace(conversation, tags=list(map(redact, conversation.tags)))
         return point_of(conversation, task, trajectory, self._origin, content=entry.content, number=number)
 
-    def _append(self, lines: Sequence[_Points], imported: Imported | None = None) -> int:
-        """Returns how many trajectories are new. Stored tasks stay, as their recordings may start differently."""
+    def _append(self, lines: Sequence[_Points]) -> int:
+        """Returns how many trajectories are new, once they are durable."""
+        stored, new = self._submit(lines)
+        stored.result()
+        return new
+
+    def _submit(self, lines: Sequence[_Points], imported: Imported | None = None) -> tuple[Future[int], int]:
+        """Returns when they are durable, and how many trajectories are new; everything before must be stored.
+
+        Stored tasks stay, as their recordings may start differently.
+        """
         points = [point for members in lines for point in members]
         tasks: dict[Any, ReadyRow] = {}
         for point in points:
@@ -388,8 +409,8 @@ class _Import:
                     for identity in stored:
                         del tasks[identity]
         results = (row for point in points for row in (*point.results, *point.tags))
-        self._pool.submit(*tasks.values(), *results, imported=imported).result()
-        return len(trajectories) - len(stored)
+        future = self._pool.submit(*tasks.values(), *results, imported=imported)
+        return future, len(trajectories) - len(stored)
 
 
 def _contents(page: _Page) -> list[str | None]:

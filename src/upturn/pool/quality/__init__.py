@@ -4,6 +4,7 @@ Not here: statistics of agents and families (``upturn.pool.statistics``). Start 
 ``inspection`` has those of one data point, ``validation`` those of a whole selection.
 """
 
+from upturn.pool.quality.agreement import ReaderOf, TextReader, no_tokenizers
 from upturn.pool.quality.anonymity import Anonymity, anonymity
 from upturn.pool.quality.coverage import COVERAGE_BARS, IMPORTED, Coverage, Share, coverage
 from upturn.pool.quality.gate import GATES, Gate
@@ -19,13 +20,16 @@ __all__ = [
     "Coverage",
     "Gate",
     "GateReport",
+    "ReaderOf",
     "Share",
+    "TextReader",
     "ValidationReport",
     "anonymity",
     "check",
     "coverage",
     "inspect",
     "missing_reward",
+    "no_tokenizers",
     "readiness",
     "survey",
     "validate_quality",

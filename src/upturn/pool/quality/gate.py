@@ -32,6 +32,9 @@ GATES = (
     Gate("uncontaminated", 1, False, "an instruction that no held-out task has or nearly has"),
     Gate("unleaked", 1, False, "no expected answer in the instruction or the first observation"),
     Gate("plausible", 1, False, "a family whose success rate is in the range of its agent's other families"),
+    Gate("agreement", 1, False, "token rows that read as the text of its turns"),
+    Gate("judged", 1, False, "a value of each reward component, none missing"),
+    Gate("clock", 1, False, "a time that is not in the future, nor before that of an earlier record"),
     Gate("current", 1, False, "tokens of the latest weights of its agent"),
 )
 """In the order in which they are shown."""

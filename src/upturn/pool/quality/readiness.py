@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 from upturn.config import ReadinessConfig
 from upturn.pool import schema
 from upturn.pool.privacy import has_findings
+from upturn.pool.quality.coverage import IMPORTED
 from upturn.pool.quality.inspection import inspect
 from upturn.pool.reader import Experience, PoolReader
 from upturn.pool.selection import EVERYTHING, Scope, Selection, in_scope
@@ -43,6 +44,8 @@ class Survey(NamedTuple):
     """Number of points with privacy findings."""
     failed_gates: dict[str, int]
     """Number of points that failed each gate."""
+    imported: int = 0
+    """Number of points that other tools recorded, which no arbiter routed."""
 
 
 class Readiness(NamedTuple):
@@ -79,9 +82,10 @@ def survey(
     """
     failed: Counter[str] = Counter()
     families: set[str] = set()
-    points = clean = private = 0
+    points = clean = private = imported = 0
     for experience in pool.experiences(selection, tenant=tenant):
         points += 1
+        imported += experience.task.environment == IMPORTED
         inspection = inspect(_with_feedback(experience, rewards))
         failed.update(gate.name for gate in inspection.gates if not gate.is_passed)
         private += has_findings(experience.task, experience.trajectory)
@@ -92,7 +96,7 @@ def survey(
     with pool.engine.connect() as connection:
         query = select(func.count()).select_from(table).where(*in_scope(table.c.tenant, tenant))
         decisions = connection.execute(query).scalar_one()
-    return Survey(decisions, points, clean, len(families), private, dict(sorted(failed.items())))
+    return Survey(decisions, points, clean, len(families), private, dict(sorted(failed.items())), imported)
 
 
 def _with_feedback(experience: Experience, rewards: Mapping[str, float]) -> Experience:
@@ -106,7 +110,7 @@ def _with_feedback(experience: Experience, rewards: Mapping[str, float]) -> Expe
 
 
 def check(survey: Survey, thresholds: ReadinessConfig) -> Readiness:
-    """Compares a survey with the thresholds."""
+    """Compares a survey with the thresholds; a pool of imports alone needs no decisions."""
     share = survey.clean / survey.points if survey.points else 0.0
     worst = max(survey.failed_gates, key=lambda name: survey.failed_gates[name], default="none")
     minimums = (
@@ -125,7 +129,11 @@ def check(survey: Survey, thresholds: ReadinessConfig) -> Readiness:
         ),
         ("families", survey.families, thresholds.categories, "add tasks of other families, or lower the threshold"),
     )
-    checks = [ReadinessCheck(name, value, ">=", minimum, advice) for name, value, minimum, advice in minimums]
+    is_imported = 0 < survey.points == survey.imported and not survey.decisions
+    checks = [
+        ReadinessCheck(name, value, ">=", minimum, advice)
+        for name, value, minimum, advice in (minimums[1:] if is_imported else minimums)
+    ]
     if thresholds.privacy:
         advice = (
             "remove personal data at the source and collect anew, or set readiness.privacy = false if it may be "

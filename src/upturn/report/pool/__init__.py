@@ -4,23 +4,27 @@ Not here: reading the pool (``upturn.pool``). Start with ``content``, then ``pag
 """
 
 from upturn.report.pool.content import (
+    ChangeRow,
     GateRow,
     Group,
     Outcome,
     PassRow,
     Period,
     PoolReport,
+    UsageRow,
     Volume,
 )
 from upturn.report.pool.page import render_pool, write_pool_report
 
 __all__ = [
+    "ChangeRow",
     "GateRow",
     "Group",
     "Outcome",
     "PassRow",
     "Period",
     "PoolReport",
+    "UsageRow",
     "Volume",
     "render_pool",
     "write_pool_report",

@@ -48,6 +48,8 @@ class GateRow:
     failed: int
     example: str
     """The first failure; empty = none."""
+    unchecked: str = ""
+    """How many more it applies to that were not checked, and why; empty = none."""
 
     @property
     def share(self) -> float:
@@ -87,6 +89,38 @@ class Volume:
 
 
 @record
+class UsageRow:
+    """What a trajectory of one agent version takes; None = not recorded."""
+
+    name: str
+    trajectories: int
+    written_tokens: float | None
+    """Mean."""
+    median_seconds: float | None
+    p95_seconds: float | None
+    timed: int
+    """Trajectories with a recorded time."""
+    cost: float | None
+    """Mean, in the unit of the source."""
+    priced: int
+    """Trajectories with a recorded cost."""
+
+
+@record
+class ChangeRow:
+    """A figure in the earlier and in the later half."""
+
+    name: str
+    is_share: bool
+    before: float
+    after: float
+    low: float | None
+    """Of the interval of the change; None = too few tasks."""
+    high: float | None
+    has_changed: bool
+
+
+@record
 class PoolReport:
     """The whole page."""
 
@@ -106,5 +140,8 @@ class PoolReport:
     gates: tuple[GateRow, ...]
     coverage: tuple[CoverageRow, ...]
     outcomes: tuple[Outcome, ...]
+    usage: tuple[UsageRow, ...]
+    drift: tuple[ChangeRow, ...]
+    """Of the second half against the first; empty = too few trajectories."""
     problems: tuple[str, ...]
     """Of the database's integrity and of records that were changed; empty = none."""

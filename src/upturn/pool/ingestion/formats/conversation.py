@@ -64,6 +64,8 @@ class Conversation:
     """Tokens and time; 0 = not recorded."""
     cost: float | None = None
     """In the unit of the source; None = not recorded."""
+    mark: str = ""
+    """What tells it from others with the same turns, beside its place; empty = nothing."""
 
 
 class Line(NamedTuple):
@@ -142,14 +144,15 @@ def parse_turns(messages: object, tools: Sequence[JsonValue] = ()) -> tuple[tupl
     for index, raw in enumerate(messages):
         message = _message(raw, index)
         if message.role == "assistant":
-            before = _divide(turns, called, observed)
+            before = _divide(turns, called, observed) if len(called) > 1 else observed
             seen = _seen(before, message, is_after_call=bool(called), tools=() if turns else tuple(tools))
             first = message.actions[0] if message.actions else None
             turns.append(Turn(_observation(before), message.text, first, message=seen))
-            turns += [
-                Turn(Observation(""), "", action, call=call, message=_NO_RESULT)
-                for call, action in _later(message.actions)
-            ]
+            if len(message.actions) > 1:
+                turns += [
+                    Turn(Observation(""), "", action, call=call, message=_NO_RESULT)
+                    for call, action in _later(message.actions)
+                ]
             called, observed = message.ids, []
         else:
             observed.append(message)
@@ -268,6 +271,8 @@ def _message(raw: object, index: int) -> _Message:
         content = raw.get("content")
         text = _text(content, index)
         thought = raw.get("reasoning_content") or raw.get("reasoning")
+        if type(content) is str and not raw.get("tool_calls") and not raw.get("function_call"):  # most of them
+            return _Message(role, text, "", _actions((), text, thought if isinstance(thought, str) else ""))
         calls = _calls(raw, index)
         ids = tuple(call.id for call in calls)
         lost = _lost(content) or next((call.lost for call in calls if call.lost), "")
@@ -276,6 +281,8 @@ def _message(raw: object, index: int) -> _Message:
         raise LineError(f"message {index} has role {_shorten(role)}; known: assistant, {', '.join(_ROLES)}")
     answered = raw.get("tool_call_id")
     content = raw.get("content")
+    if answered is None and type(content) is str:  # most of them
+        return _Message(role, content)
     ids = (answered,) if isinstance(answered, str) and answered else ()
     return _Message(role, _text(content, index), _lost(content), ids=ids)
 

@@ -206,22 +206,26 @@ def _conversation(
     model = columns.model or filled.get("model", "").strip()
     if not model and "model" in columns.by_field:
         raise LineError("no model: the cell is empty")
+    cost, trial = _amount(filled, "cost"), parse_number(_count(filled, "trial"))
+    identity = parse_name(filled["identity"].strip(), "id") if "identity" in filled else None
     name = "" if not task_id else f"id {_name(task_id, 'task')}"
     return Conversation(
         task_key=name or f"text {prompt}",
         family=_name(filled.get("family", "").strip() or defaults.family or "outcomes", "family"),
         instruction=instruction,
         agent=_name(model or defaults.agent, "model"),
-        number=parse_number(_count(filled, "trial")),
+        number=trial,
         turns=turns,
         final_observation=final,
         reward=score,
         is_success=success >= 1 if success is not None else None if score is None else score >= 1,
-        identity=parse_name(filled["identity"].strip(), "id") if "identity" in filled else None,
+        identity=identity,
         extra=extra,
         unknown=tuple(unknown),
         usage=_usage(filled),
-        cost=_amount(filled, "cost"),
+        cost=cost,
+        # Without turns, two outcomes of a model on a task are told apart by what they say.
+        mark=f"{score} {success} {cost}" if trial is None and identity is None else "",
     )
 
 
