@@ -119,6 +119,11 @@ class OwnServer:
         """Of the database ``postgres``."""
         return f"postgresql://upturn@/postgres?host={self.folder}"
 
+    @property
+    def process_id(self) -> int:
+        """Of its first process, while it runs."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+
     def start(self) -> None:
         """Starts it, and waits until it takes connections."""
         options = f"-k {self.folder} {_OPTIONS}"
