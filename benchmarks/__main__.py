@@ -37,6 +37,9 @@ COMMANDS = {
     "privacy": Target(
         "benchmarks.commands.privacy:bench_privacy", "Personal data that is found, and words that are left alone."
     ),
+    "recall": Target(
+        "benchmarks.commands.recall:bench_recall", "Success with and without examples of similar successes."
+    ),
     "judging": Target(
         "benchmarks.commands.judging:bench_judging", "What grades work: does it see work as it is, how fast."
     ),

@@ -109,7 +109,7 @@ def postgres_server() -> "Iterator[PostgresServer]":
     """A PostgreSQL server, which the first test that needs it starts."""
     from tests.postgres_server import running_server
 
-    with running_server(flushes=False) as server:
+    with running_server() as server:
         if server is None:
             pytest.skip(NO_POSTGRES)
         yield server

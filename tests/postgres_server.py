@@ -93,12 +93,13 @@ def _delete_rows(connection: Connection) -> None:
 
 
 class OwnServer:
-    """A server in a temporary folder, reached over a socket there. It ends with this process."""
+    """A server in a temporary folder, reached over a socket there. It flushes every commit, as servers do.
 
-    def __init__(self, programs: Path, *, flushes: bool) -> None:
-        """``flushes``: commits reach the disk, as on servers; False = they survive a kill, but no power failure."""
+    It ends with this process.
+    """
+
+    def __init__(self, programs: Path) -> None:
         self._programs = programs
-        self._options = _OPTIONS if flushes else f"{_OPTIONS} -c fsync=off"
         self.folder = Path(mkdtemp(prefix="upturn-postgres-"))
         self._guard = ServerGuard(self.folder)
         self._user = _ordinary_user()
@@ -118,9 +119,14 @@ class OwnServer:
         """Of the database ``postgres``."""
         return f"postgresql://upturn@/postgres?host={self.folder}"
 
+    @property
+    def process_id(self) -> int:
+        """Of its first process, while it runs."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+
     def start(self) -> None:
         """Starts it, and waits until it takes connections."""
-        options = f"-k {self.folder} {self._options}"
+        options = f"-k {self.folder} {_OPTIONS}"
         self._run("pg_ctl", "-D", self._data, "-l", str(self.folder / "log"), "-o", options, "-w", "start")
 
     def stop(self, how: str = "fast") -> None:
@@ -157,11 +163,8 @@ def _ordinary_user() -> str:
 
 
 @contextmanager
-def running_server(*, flushes: bool = True) -> Iterator[PostgresServer | None]:
-    """A server: that of UPTURN_TEST_POSTGRES_URL, else one of their own; None = there is none.
-
-    ``flushes``: see ``OwnServer``.
-    """
+def running_server() -> Iterator[PostgresServer | None]:
+    """A server for the tests: that of UPTURN_TEST_POSTGRES_URL, else one of their own; None = there is none."""
     if url := os.environ.get("UPTURN_TEST_POSTGRES_URL"):
         server = PostgresServer(url)
         yield server
@@ -171,7 +174,7 @@ def running_server(*, flushes: bool = True) -> Iterator[PostgresServer | None]:
     if programs is None:
         yield None
         return
-    own = OwnServer(programs, flushes=flushes)
+    own = OwnServer(programs)
     try:
         yield PostgresServer(own.url, own)
     finally:

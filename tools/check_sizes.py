@@ -28,6 +28,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/upturn/cli/agents.py:validate": "a command's parameters are its options",
     "src/upturn/cli/env/files.py:export_workspace": "a command's parameters are its options",
     "src/upturn/cli/env/files.py:import_workspace": "a command's parameters are its options",
+    "benchmarks/commands/pool.py:bench_pool": "a command's parameters are its options",
     "src/upturn/cli/pool/batches.py:batch": "a command's parameters are its options",
     "src/upturn/cli/pool/statistics.py:stats": "a command's parameters are its options",
     "src/upturn/cli/pool/card.py:card": "a command's parameters are its options",

@@ -1,14 +1,14 @@
 """Sizes of the measurements of the pool."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from benchmarks.comparison import Bar
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Sizes of the measurements."""
+class Sizes:
+    """All that results depend on."""
 
     trajectories: int = 4_000
     """Of 12 turns, for the rate of storing."""
@@ -22,9 +22,24 @@ class Plan:
     """Rows around a number of rows."""
     batch: int = 10_000
     """Points of a batch."""
-    repetitions: int = 5
+    kills: int = 25
+    """How often a writer is killed."""
+    restarts: int = 4
+    """How often a server is stopped, every second time as by a crash."""
+    repetitions: int = 3
     has_bars: bool = True
+
+
+@dataclass(frozen=True)
+class Plan(Sizes):
+    """Sizes, and who is told of the progress."""
+
     log: Callable[[str], None] = field(default=lambda _: None)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes alone."""
+        return Sizes(**{each.name: getattr(self, each.name) for each in fields(Sizes)})
 
     def bar(self, limit: float, *, is_upper: bool = False) -> Bar | None:
         """The bar; None = the sizes are too small for one."""
@@ -32,5 +47,14 @@ class Plan:
 
 
 QUICK = Plan(
-    trajectories=40, groups=3, rows=2_000, early_rows=500, window=200, batch=50, repetitions=1, has_bars=False
+    trajectories=40,
+    groups=3,
+    rows=2_000,
+    early_rows=500,
+    window=200,
+    batch=50,
+    kills=1,
+    restarts=2,
+    repetitions=1,
+    has_bars=False,
 )

@@ -4,7 +4,7 @@ from sqlalchemy import func, select
 
 from benchmarks.comparison import result
 from benchmarks.measurement import Measurement
-from benchmarks.pool.backends import NewPool
+from benchmarks.pool.backends import Database
 from benchmarks.pool.ingest import store
 from benchmarks.pool.plan import Plan
 from benchmarks.pool.workload import groups
@@ -16,7 +16,7 @@ _KEY_BYTES = 12
 """Of a blob, beside its columns: the numbers of its row in the table and the index, and their headers."""
 
 
-def measure_storage(plan: Plan, name: str, new_pool: NewPool) -> Measurement:
+def measure_storage(plan: Plan, name: str, database: Database) -> Measurement:
     """The bytes in the columns of packed rows and blobs, keys counted twice (table and index)."""
     plan.log(f"{name}: storing {plan.groups:,} groups")
     points = list(groups(plan.groups))
@@ -25,7 +25,7 @@ def measure_storage(plan: Plan, name: str, new_pool: NewPool) -> Measurement:
     json = [serializer(tuple[TokenRow, ...]).to_json(of_one).decode() for of_one in rows]
     packed = [pack_rows(of_one, text) for of_one, text in zip(rows, json, strict=True)]
     whole = sum(len(one.data) + sum(len(blob.data) for blob in one.blobs) for one in packed)
-    with Pool.open(new_pool()) as pool:
+    with Pool.open(database.new_pool()) as pool:
         store(pool, points)
         assert [trajectory.rows for trajectory in pool.trajectories(tenant="default")] == rows
         with pool.engine.connect() as connection:

@@ -32,10 +32,13 @@ class DataPoint(NamedTuple):
     evaluation: Evaluation
 
 
-def groups(count: int, *, seed: int = 0) -> Iterator[DataPoint]:
-    """Yields the points of groups of 8: each has a prompt of 1,000 ids, and 12 turns of about 20 written tokens."""
+def groups(count: int, *, seed: int = 0, first: int = 0) -> Iterator[DataPoint]:
+    """Yields the points of groups of 8: each has a prompt of 1,000 ids, and 12 turns of about 20 written tokens.
+
+    ``first``: number of the first group.
+    """
     draw = random.Random(seed)
-    for group in range(count):
+    for group in range(first, first + count):
         prompt = _ids(draw, PROMPT_TOKENS)
         task = Task(f"group-{group}", "Move ada's mail about the budget to work.", f"family-{group % 10}", "office")
         for attempt in range(GROUP):

@@ -54,7 +54,7 @@ def test_all_problems_of_a_version_are_reported_together() -> None:
     assert caught.value.problems == (
         "agent 'a@1': parameter 'heat' has no effect on kind 'local_model'; known: temperature, sampling, "
         "max_tokens, context_tokens, context_window_turns, context_observation_tokens, context_summary_tokens, "
-        "context_low_mark, template_options, weights",
+        "context_low_mark, template_options, weights, examples",
         "agent 'a@1': temperature must be 0 (greedy) or more, got -1.0",
         "agent 'a@1': max_tokens must be 1 or more, got 0.0",
         "agent 'a@1': a local model needs the renderer of its tokenizer",
@@ -62,7 +62,7 @@ def test_all_problems_of_a_version_are_reported_together() -> None:
 
 
 def test_settings_without_effect_are_errors() -> None:
-    with pytest.raises(ConfigError, match="'temperature' has no effect on kind 'callable'; known: none"):
+    with pytest.raises(ConfigError, match="'temperature' has no effect on kind 'callable'; known: examples"):
         build_agent(replace(VERSION, parameters={"temperature": 1.0}))
     with pytest.raises(ConfigError, match="a prompt has no effect on kind 'callable'"):
         build_agent(replace(VERSION, prompt="Be kind."))

@@ -154,7 +154,8 @@ def test_validate_draws_the_share_of_each_gate(filled: Path, tmp_path: Path) -> 
     assert gate["points"] == 6
     forbidden.write_text("\n")
     refused = run("pool", "validate", "--pool", filled, "--held-out", forbidden)
-    assert refused.exit_code == 2 and "has no instruction" in refused.stderr
+    assert refused.exit_code == 2
+    assert "has no instruction" in " ".join(refused.stderr.replace("│", "").split())
 
 
 def test_validate_detects_a_damaged_file(filled: Path) -> None:
@@ -258,7 +259,7 @@ def test_export_never_writes_over_the_pool(filled: Path, tmp_path: Path, ending:
     for out in (filled.with_name(filled.name + ending), link):
         done = run("pool", "export", "--pool", filled, "--out", out)
         assert done.exit_code == 2
-        assert "belongs to the pool" in done.stderr
+        assert "belongs to the pool" in " ".join(done.stderr.replace("│", "").split())
     assert filled.read_bytes() == before
 
 

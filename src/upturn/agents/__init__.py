@@ -22,6 +22,7 @@ from upturn.agents.build import (
 )
 from upturn.agents.cluster import LostWorker, WorkerPool, WorkerResults, WorkItem, run_on_workers
 from upturn.agents.endpoint import EndpointAgent
+from upturn.agents.examples import example_count, examples_text
 from upturn.agents.hint import Hint, repeats_hint, without_hint
 from upturn.agents.message_turn import call_action, seen_text, thought_of, written_text
 from upturn.agents.paused import PausedRollout
@@ -80,6 +81,8 @@ __all__ = [
     "check_cluster",
     "derived_seed",
     "endpoint_of",
+    "example_count",
+    "examples_text",
     "fork_counts",
     "full_trajectory",
     "load_function",

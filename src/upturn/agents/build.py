@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 from upturn.agents.agent import Agent, AttemptAgent
 from upturn.agents.context import CONTEXT_PARAMETERS, PromptBuilder, budget_of, prompt_builder
 from upturn.agents.endpoint import EndpointAgent, OfferedTools, ToolUse
+from upturn.agents.examples import example_count
 from upturn.agents.tool import CallableAgent, ToolAgent
 from upturn.config import (
     FULL_DISTRIBUTION,
@@ -37,7 +38,15 @@ TIMEOUT_SECONDS, RETRIES = 60.0, 2
 """Of a call to an endpoint: seconds of one try, and further tries."""
 _PROGRAM = ("import_path", "command", "parallel", "models", "sandbox", "readable", "own_process")
 PARAMETERS: Mapping[str, Sequence[str]] = {
-    "local_model": ("temperature", "sampling", "max_tokens", *CONTEXT_PARAMETERS, "template_options", "weights"),
+    "local_model": (
+        "temperature",
+        "sampling",
+        "max_tokens",
+        *CONTEXT_PARAMETERS,
+        "template_options",
+        "weights",
+        "examples",
+    ),
     "endpoint": (
         "temperature",
         "max_tokens",
@@ -46,11 +55,12 @@ PARAMETERS: Mapping[str, Sequence[str]] = {
         "retries",
         "dialect",
         "tools",
+        "examples",
     ),
     "program": ("dialect", "timeout_seconds", "retries", *_PROGRAM),
     "local_program": ("temperature", "sampling", "max_tokens", "template_options", "weights", *_PROGRAM),
     "rule_based": (),
-    "callable": (),
+    "callable": ("examples",),
 }
 """Parameters by kind (``local_program``: a program with a local model); ``max_tokens`` overrides
 ``Limits.max_action_tokens``. Those of a context budget come together, see ``Budget``."""
@@ -298,9 +308,12 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
     ]
     if temperature(version) < 0:
         problems.append(f"temperature must be 0 (greedy) or more, got {temperature(version)!r}")
+    checks: list[Callable[[], object]] = [lambda: example_count(version)]
     if is_sampling:
+        checks += [lambda: sampling(version), lambda: budget_of(version.parameters)]
+    for check in checks:
         try:
-            sampling(version)
+            check()
         except ConfigError as exc:
             problems += exc.problems
     if _number(version, "max_tokens", 1) < 1:
@@ -309,11 +322,6 @@ def _problems(version: AgentVersion, renderer: Renderer | None) -> list[str]:
         problems.append(f"timeout_seconds must be above 0, got {seconds!r}")
     if (retries := _number(version, "retries", RETRIES)) < 0:
         problems.append(f"retries must be 0 or more, got {retries!r}")
-    if is_sampling:
-        try:
-            budget_of(version.parameters)
-        except ConfigError as exc:
-            problems += exc.problems
     if version.prompt and (not is_sampling or version.kind == "program"):
         problems.append(f"a prompt has no effect on kind {version.kind!r}")
     if is_local and renderer is None:

@@ -25,7 +25,7 @@ from upturn.agents.paused import PausableRecorder, Pause, PausedRollout, Rollout
 from upturn.agents.recorder import LimitReachedError, Recorder, derived_seed
 from upturn.agents.stage import FAILED_OBSERVATION, Stage, copy_turn
 from upturn.config import FULL_DISTRIBUTION, Limits, SamplingSettings
-from upturn.environments import Environment
+from upturn.environments import Environment, hinted
 from upturn.errors import ModelError, RecordError, error_text
 from upturn.models import CallSchema, GenerationRequest, Model
 from upturn.records import JsonValue, Outcome, Task, Trajectory, Usage, fields_json, record
@@ -49,6 +49,8 @@ class RolloutRequest:
     context. Rollouts from one state need different numbers. None = from the start of the task."""
     paused: PausedRollout | None = None
     """The rollout that continues, under its id and seed; it has no branch point. None = it starts."""
+    examples: str = ""
+    """What the first observation begins with (``examples``); empty = nothing."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,7 @@ class _Run:
         request, agent = self.request, self.setting.agent
         try:
             environment = environments(request.task)
-            await self.stage.open(environment)
+            await self.stage.open(hinted(environment, request.examples) if request.examples else environment)
             if request.branch_point is not None:
                 await self._enter(request.branch_point, environment)
             if request.paused is not None:

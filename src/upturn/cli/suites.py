@@ -219,7 +219,7 @@ class _Runner:
         if stored:
             yield [stored[task.id] for task in part.tasks if task.id in stored]
         key = _new_key() if run is None else run.key
-        results = self._run([task for task in part.tasks if task.id not in stored], f"{key}/{part.id}")
+        results = self._run([task for task in part.tasks if task.id not in stored], f"{key}/{part.id}", run)
         count = len(stored)
         while batch := list(islice(results, self._batch_size)):
             if run is not None:
@@ -227,8 +227,8 @@ class _Runner:
             count += len(batch)
             yield batch
 
-    def _run(self, tasks: "Sequence[Task]", key: str) -> "Iterator[SuiteResult]":
-        from upturn.config import Limits, api_keys
+    def _run(self, tasks: "Sequence[Task]", key: str, run: "SuiteRun | None") -> "Iterator[SuiteResult]":
+        from upturn.config import ApiKeys, Limits, api_keys
         from upturn.environments import LONG_TURNS
         from upturn.loop import AgentRuntime, Purpose
         from upturn.loop.evaluation import run_oracle, run_tasks
@@ -238,7 +238,7 @@ class _Runner:
         if self._version is None:
             return run_oracle(tasks)
         config = self._config
-        limits, keys, seed, device = Limits(), {}, 0, "auto"
+        limits, keys, stored, seed, device = Limits(), {}, ApiKeys(), 0, "auto"
         if config is not None:
             seed, limits, device = config.run.seed, limits_of(config), config.run.device
             stored = api_keys(config, os.environ, self._config_path)
@@ -249,6 +249,7 @@ class _Runner:
             replace(limits, max_turns=LONG_TURNS),
             keys,
             device=choose_device(device) if is_local else "cpu",
+            recall=None if run is None or config is None else run.recall(config.pool, stored),
         )
         return run_tasks(runtime, self._version, tasks, Purpose(key, seed), batch_size=self._batch_size)
 

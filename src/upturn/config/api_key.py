@@ -47,6 +47,8 @@ def keyed_settings(config: Config) -> Iterator[tuple[str, Keyed]]:
     yield "rollouts", config.rollouts
     if config.gateway.embeddings is not None:
         yield "gateway.embeddings", config.gateway.embeddings
+    if config.pool.embeddings is not None:
+        yield "pool.embeddings", config.pool.embeddings
     for section, settings in config.algorithms.items():
         yield from ((f"{section}.{name}", keyed) for name, keyed in settings.keyed())
 

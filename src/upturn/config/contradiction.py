@@ -22,31 +22,28 @@ FEWEST_HELDOUT = 30
 
 _OF_CALLS = {"supports", "max_input_tokens"}
 """For agents that answer model calls."""
+_OF_PROMPTS = {"prompt", "temperature", "context", "examples"}
 _OF_SANDBOXES = {"readable", "limits"}
 _OF_PROGRAMS = {"import_path", "command", "program"}
 _SETTINGS_BY_KIND = {
     "local_model": {
         "model",
-        "prompt",
-        "temperature",
         "sampling",
         "template_options",
         "weights",
-        "context",
+        *_OF_PROMPTS,
         *_OF_CALLS,
     },
     "endpoint": {
         "model",
         "url",
-        "prompt",
-        "temperature",
         "api_key_env",
         "api_key_file",
-        "context",
         "timeout_seconds",
         "retries",
         "tools",
         "upstream",
+        *_OF_PROMPTS,
         *_OF_CALLS,
     },
     "program": {
@@ -60,7 +57,7 @@ _SETTINGS_BY_KIND = {
         "upstream",
     },
     "local program": {"model", "temperature", "sampling", "template_options", "weights", *_OF_PROGRAMS},
-    "callable": {"import_path", *_OF_CALLS},
+    "callable": {"import_path", "examples", *_OF_CALLS},
     "rule_based": {"import_path", *_OF_CALLS},
 }
 _REQUIRED_BY_KIND = {

@@ -115,6 +115,25 @@ class RetentionRule(Settings):
 
 
 @settings
+class RecallEmbeddings(Settings):
+    """A server whose embeddings find similar tasks, in place of their words (docs/similar.md)."""
+
+    url: Annotated[str, Field(pattern="^https?://")]
+    """Base URL of a server with ``/embeddings`` in OpenAI's form, such as ``https://api.example.com/v1``."""
+    model: Annotated[str, Field(min_length=1)]
+    """Name of the model there. Embeddings are stored by it: another model needs another name."""
+    api_key_env: str = ""
+    """Environment variable with the API key. Empty = no key is sent, unless ``api_key_file`` names one."""
+    api_key_file: FilePath = ""
+    """File with the API key as its content, in place of ``api_key_env``; relative to the folder of the
+    configuration file. It is read at the start."""
+    timeout_seconds: Positive = 30.0
+    """Longest time of a request, which has up to 64 texts; failures that may pass are tried three times."""
+    dimensions: Count | None = None
+    """Length of the embeddings to ask for. Unset = as the model has; not all servers know the parameter."""
+
+
+@settings
 class PoolConfig(Settings):
     """The pool, the database of tasks, trajectories, evaluations and all other records."""
 
@@ -129,6 +148,8 @@ class PoolConfig(Settings):
     """Bounds of what is kept. Unset = 365 days and 10,000 MB of each tenant. Empty = everything is kept."""
     imported_families: tuple[Name, ...] = ()
     """Families of imported conversations that supervised and preference training use, besides the trained ones."""
+    embeddings: RecallEmbeddings | None = None
+    """The server of embeddings that find similar tasks. Unset = they are found by their words."""
     learn_from: tuple[Name, ...] = ()
     """Other tenants whose anonymised successes supervised training uses besides those of ``tenant``. Each must have
     opted in (docs/privacy.md). What is trained serves ``tenant`` only."""
@@ -317,6 +338,9 @@ class AgentConfig(AgentEligibility):
     describes tools and the server does not refuse them, otherwise ``text``."""
     context: ContextConfig = ContextConfig()
     """Context window of the agent."""
+    examples: Annotated[int, Field(ge=0, le=16)] = 0
+    """For local_model, endpoint and callable: number of successes at similar tasks, found in the pool, that a task
+    begins with. 0 = none. Without effect on the gateway's model calls (docs/similar.md)."""
     upstream: UpstreamConfig = UpstreamConfig()
     """For endpoint: calls of the gateway to the server."""
 

@@ -28,7 +28,7 @@ from upturn.environments.environment import (
     verify,
     verify_all,
 )
-from upturn.environments.hint import HintedKit, HintingKit, add_hint, hint_of
+from upturn.environments.hint import HintedKit, HintingKit, add_hint, hint_of, hinted
 from upturn.environments.kit import (
     CachingKit,
     DescribedKit,
@@ -101,6 +101,7 @@ __all__ = [
     "executed_action",
     "fixed_policy",
     "hint_of",
+    "hinted",
     "is_blocking",
     "is_potential",
     "malformed_text",

@@ -55,6 +55,13 @@ class HintedProgramEnvironment(HintedEnvironment):
         self.folder, self.finish, self.close = environment.folder, environment.finish, environment.close
 
 
+def hinted(environment: Environment, hint: str) -> Environment:
+    """The environment with a hint before its first observation."""
+    if isinstance(environment, ProgramEnvironment):
+        return HintedProgramEnvironment(environment, hint)
+    return HintedEnvironment(environment, hint)
+
+
 class HintedKit:
     """A kit with hints in its environments."""
 
@@ -71,8 +78,4 @@ class HintedKit:
     def environment(self, task: Task) -> Environment:
         """The kit's environment, with the task's hint."""
         environment, hint = self._kit.environment(task), self._hints.get(task.id)
-        if hint is None:
-            return environment
-        if isinstance(environment, ProgramEnvironment):
-            return HintedProgramEnvironment(environment, hint)
-        return HintedEnvironment(environment, hint)
+        return environment if hint is None else hinted(environment, hint)

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from upturn.dialects import Dialect, ModelRequest, RequestError, estimated_tokens, request_object
 from upturn.errors import RecordError, StoreError, UpturnError
 from upturn.gateway.access import Guard, Permitted, screen
-from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name
+from upturn.gateway.episode_name import episode_name, family_name, sub_agent_name, tag_names
 from upturn.gateway.http import (
     JSON_TYPE,
     RELAY,
@@ -107,6 +107,7 @@ class ModelCalls:
             episode_name(scope, headers, request.metadata),
             sub_agent_name(headers),
             family_name(headers, request.metadata),
+            tag_names(headers, request.metadata),
             {name: headers[name] for name in self._service.texts.families.headers if name in headers},
             changes,
             started,

@@ -32,7 +32,7 @@ from upturn.gateway.operations import (
 )
 from upturn.gateway.texts import Texts, open_texts
 from upturn.gateway.upstreams import Upstreams
-from upturn.loop import AgentRuntime, Purpose, Service
+from upturn.loop import AgentRuntime, Purpose, Service, embedder_of
 from upturn.loop.online import CanaryEvidence, OnlineService, RouteTable, TaskQueue
 from upturn.loop.run import (
     InService,
@@ -44,7 +44,7 @@ from upturn.loop.run import (
     store_agent_version,
     version_of,
 )
-from upturn.pool import ALL_TENANTS, Pool
+from upturn.pool import ALL_TENANTS, Pool, PoolRecall
 from upturn.pool.checkpoints import checkpointed_pool
 from upturn.pool.leases import Lease
 from upturn.threads import cpu_quota, default_threads, usable_cores
@@ -195,7 +195,8 @@ def _task_queue(
     """Returns the queue of tasks in the configured environment."""
     kit = load_checked_kit(config)
     agent_keys = {agent.name: keys.of(agent) for agent in config.agents}
-    runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning)
+    recall = PoolRecall(learner.pool, embedder=embedder_of(config.pool, keys, learner.pool))
+    runtime = AgentRuntime(kit, limits_of(config), agent_keys, _log.warning, recall=recall)
     purpose = Purpose("gateway/tasks", config.run.seed)
     accounts.start()
     lease = Lease(learner.pool, "tasks")

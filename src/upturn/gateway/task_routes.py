@@ -11,6 +11,7 @@ from upturn.gateway.access import Guard
 from upturn.gateway.http import headers_of
 from upturn.gateway.openapi import Wire, errors
 from upturn.loop.online import Client, TaskQueue, new_task_id
+from upturn.pool import MOST_TAGS
 from upturn.pool.calls import Submission, SubmissionState
 from upturn.records import Task, Turn
 
@@ -25,6 +26,8 @@ class TaskBody(Wire):
     context: dict[str, JsonValue] = Field(default_factory=dict)
     """Further data for the environment."""
     episode: Annotated[str, Field(max_length=200)] | None = None
+    tags: Annotated[list[str], Field(max_length=MOST_TAGS)] = Field(default_factory=list)
+    """By which its records are selected and counted later."""
     id: Annotated[str, Field(pattern=r"^[\w.:/-]+$", max_length=200)] | None = None
     """Your id, for retries. Without it, every request is another task."""
 
@@ -113,7 +116,7 @@ def task_routes(queue: TaskQueue | None, guard: Guard) -> APIRouter:
             context=body.context,
             episode=None if body.episode is None else client.episode_id(body.episode),
         )
-        return _with_result(tasks, await tasks.submit(task, client))
+        return _with_result(tasks, await tasks.submit(task, client, tags=body.tags))
 
     @routes.get("/v1/tasks", responses=errors(400, 401, 403, 404))
     async def listing(

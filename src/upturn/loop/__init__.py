@@ -10,6 +10,7 @@ from upturn.loop.build_nano import build_model
 from upturn.loop.canary_traffic import reserved_policy
 from upturn.loop.cycle import CycleOutcome, run_cycle
 from upturn.loop.failure_summary import FailureSummary
+from upturn.loop.recall import embedder_of
 from upturn.loop.schedule import cycles
 from upturn.loop.service import Service
 
@@ -21,6 +22,7 @@ __all__ = [
     "Service",
     "build_model",
     "cycles",
+    "embedder_of",
     "reserved_policy",
     "run_cycle",
 ]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from upturn.agents import (
@@ -17,6 +17,8 @@ from upturn.agents import (
     Setting,
     build,
     endpoint_of,
+    example_count,
+    examples_text,
     precision,
     run_rollouts,
     run_until,
@@ -29,7 +31,7 @@ from upturn.config import DEFAULT_CONTEXT_TOKENS, Limits, SamplingSettings
 from upturn.environments import EnvironmentKit, tools_of
 from upturn.errors import ModelError
 from upturn.models import CallSchema, ChatRenderer, LocalModel, Model, Precision, Renderer, load_local
-from upturn.records import AgentVersion, Observation, Task, Trajectory, from_fields
+from upturn.records import AgentVersion, Observation, Recall, Task, Trajectory, from_fields
 
 if TYPE_CHECKING:
     from upturn.agents.program import MakeUpstream
@@ -92,13 +94,16 @@ class AgentRuntime:
         note: Callable[[str], None] = lambda _: None,
         *,
         device: str = "cpu",
+        recall: Recall | None = None,
     ) -> None:
         """``api_keys``: of endpoint agents, by agent name; None = no agent needs one. ``note`` is called with a
-        sentence about an endpoint that does not answer. ``device``: of local models."""
+        sentence about an endpoint that does not answer. ``device``: of local models. ``recall``: finds the examples
+        of agents; None = no agent may have any."""
         self.kit = kit
         self.limits = limits
         self.device = device
         """Of local models, also in training."""
+        self.recall = recall
         self._api_keys = dict(api_keys or {})
         self._note = note
         self._loaded: dict[str, _LoadedAgent] = {}
@@ -123,11 +128,14 @@ class AgentRuntime:
         ``branch_points``: the state from which each job continues; None = all start from their task.
         """
         indices: dict[str, int] = {}
+        known: dict[tuple[int, str], str] = {}
         rollouts = []
         starts = [None] * len(jobs) if branch_points is None else branch_points
         for (version, task, number), start in zip(jobs, starts, strict=True):
             index = indices.setdefault(task.id, len(indices))
-            rollouts.append(Job(RolloutRequest(task, number, index, start), self._setting(version, purpose)))
+            text = "" if start is not None else self._examples(version, task, known)
+            request = RolloutRequest(task, number, index, start, examples=text)
+            rollouts.append(Job(request, self._setting(version, purpose)))
         self._refresh(rollouts)
         return asyncio.run(self._watched(run_rollouts(rollouts, self.kit.environment, slots=SLOTS)))
 
@@ -143,9 +151,30 @@ class AgentRuntime:
 
         A request may continue a rollout that was paused, also one that other weights started.
         """
-        rollouts = [Job(request, self._setting(version, purpose)) for request in requests]
+        known: dict[tuple[int, str], str] = {}
+        rollouts = [
+            Job(
+                replace(request, examples=self._examples(version, request.task, known)),
+                self._setting(version, purpose),
+            )
+            for request in requests
+        ]
         self._refresh(rollouts)
         return asyncio.run(run_until(rollouts, self.kit.environment, slots=SLOTS, is_enough=is_enough))
+
+    def _examples(self, version: AgentVersion, task: Task, known: dict[tuple[int, str], str]) -> str:
+        """The text of the version's examples for a task; ``known``: those of earlier calls, by number and task."""
+        count = example_count(version)
+        if not count:
+            return ""
+        if self.recall is None:
+            raise ModelError(
+                f"agent {version.id!r} has examples = {count}, but there is no pool here to find them in; name one "
+                "with --pool, or set examples = 0"
+            )
+        if (count, task.id) not in known:
+            known[count, task.id] = examples_text(self.recall.similar(task, count))
+        return known[count, task.id]
 
     def _refresh(self, rollouts: Sequence[Job]) -> None:
         """Cached state changes the last digits of log-probs, and a resumed process starts with empty caches."""
@@ -175,7 +204,7 @@ class AgentRuntime:
 
     def sibling(self, kit: EnvironmentKit | None = None) -> "AgentRuntime":
         """Another runtime with the same limits, for another thread or another kit (None: the same)."""
-        return type(self)(kit or self.kit, self.limits, note=self._note, device=self.device)
+        return type(self)(kit or self.kit, self.limits, note=self._note, device=self.device, recall=self.recall)
 
     def engine_for(self, local: LocalModel) -> Engine:
         """An engine that samples from the model's weights, as they are at each ``refresh``."""

@@ -165,7 +165,7 @@ class EngineRuntime(AgentRuntime):
         runtime = EngineRuntime(
             kit or self.kit, self.limits, self.host, served_here=self._served_here, note=self._note
         )
-        runtime.device = self.device
+        runtime.device, runtime.recall = self.device, self.recall
         return runtime
 
     def keep_only(self, versions: Iterable[AgentVersion]) -> None:

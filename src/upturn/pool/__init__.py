@@ -37,7 +37,18 @@ from upturn.pool.preference import correction_pairs, deployment_pairs, trajector
 from upturn.pool.quality import IMPORTED, Coverage, coverage, inspect, missing_reward, readiness
 from upturn.pool.reader import Experience, PoolReader, Selected, States, current_state
 from upturn.pool.retention import Pruned, plan_pruning, prune, prune_due
-from upturn.pool.retrieval import PoolRecall, Question, Similar, SuccessIndex, task_question
+from upturn.pool.retrieval import (
+    MakeEmbedder,
+    PoolRecall,
+    Question,
+    Similar,
+    SuccessIndex,
+    by_words,
+    last_point,
+    recall_before,
+    stored_by,
+    task_question,
+)
 from upturn.pool.row import PoolRecord, ReadyRow, ready_row
 from upturn.pool.selection import ALL_TENANTS, EVERYTHING, Scope, Selection
 from upturn.pool.sharing import learnable_in
@@ -45,7 +56,7 @@ from upturn.pool.snapshot import experiences_in, find_snapshot, take_snapshot, t
 from upturn.pool.statistics import counts, statistics, tag_statistics
 from upturn.pool.store import Pool, PoolSink
 from upturn.pool.tagging import change_tags, tags_of, tasks_of
-from upturn.pool.tags import TAG_RULE, TagChange, is_tag
+from upturn.pool.tags import MOST_TAGS, TAG_RULE, TagChange, imported_tag, is_tag
 from upturn.pool.transfer import MovedTable, copy_pool, move_pool, rows_of
 from upturn.pool.transition import Assignment, State, Transition, transitions, transitions_of
 
@@ -53,6 +64,7 @@ __all__ = [
     "ALL_TENANTS",
     "EVERYTHING",
     "IMPORTED",
+    "MOST_TAGS",
     "POOL_ENDINGS",
     "TAG_RULE",
     "Assignment",
@@ -68,6 +80,7 @@ __all__ = [
     "IngestOptions",
     "Location",
     "LostWordsError",
+    "MakeEmbedder",
     "MovedTable",
     "Pool",
     "PoolExport",
@@ -92,6 +105,7 @@ __all__ = [
     "TagChange",
     "Transcript",
     "Transition",
+    "by_words",
     "change_tags",
     "check_source",
     "copy_pool",
@@ -106,12 +120,14 @@ __all__ = [
     "freeze_batch",
     "get_batch",
     "import_export",
+    "imported_tag",
     "ingest",
     "ingest_feedback",
     "inspect",
     "integrity_problems",
     "is_imported",
     "is_tag",
+    "last_point",
     "learnable_in",
     "ledger_problems",
     "location_of",
@@ -125,10 +141,12 @@ __all__ = [
     "quarantined_lines",
     "readiness",
     "ready_row",
+    "recall_before",
     "receive_traces",
     "redraw",
     "rows_of",
     "statistics",
+    "stored_by",
     "tag_statistics",
     "tags_of",
     "take_snapshot",

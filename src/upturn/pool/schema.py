@@ -11,7 +11,7 @@ versions, releases, runs, snapshots and limits of agents belong to the operator.
 from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text
 from sqlalchemy.schema import SchemaItem
 
-HEAD = "0014"
+HEAD = "0015"
 """The Alembic revision of this module's tables."""
 
 metadata = MetaData()
@@ -353,6 +353,17 @@ places = Table(
 )
 """Imported conversations without an id: the hash of each, its number among equal ones, what stands before and after
 it in its file, and the import that has it last (``ingestion.place``)."""
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+)
+"""Embeddings of instructions by a server's model (``retrieval.stored``); ``vector`` has length 1, as 32-bit floats,
+little-endian. Rows can be deleted: the server is asked again."""
 
 LEDGER = (
     tasks,

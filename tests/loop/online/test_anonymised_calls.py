@@ -235,11 +235,17 @@ async def test_a_changed_policy_holds_for_the_next_call_and_for_the_seal(tmp_pat
     ]
 
 
-async def test_images_pass_unchanged(pool: Pool) -> None:
+async def test_images_pass_unchanged_beside_words_that_are_replaced(pool: Pool) -> None:
     desk = open_desk(pool, agents=("ann",))
-    picture = Image("image/png", "iVBORw0KGgo" * 100)
-    name = await call(desk, Message("user", (Text("Look."), picture)))
+    picture, other = Image("image/png", "iVBORw0KGgo" * 100), Image("image/png", "R0lGODlhAQ" * 100)
+    asked = Message("user", (Text(f"Look, {MAIL}."), picture))
+    called = Message("assistant", (ToolCall("c", "see", "{}"),))
+    seen = Message("tool", (ToolResult("c", (Text(MAIL), other)),))
+    name = await call(desk, asked, called, seen)
     await desk.service.log.settle()
     content = stored(pool, name).content
     assert content is not None
+    assert '"Look, <EMAIL>."' in content.messages
     assert picture.data in content.messages
+    assert other.data in content.messages
+    assert MAIL not in content.messages

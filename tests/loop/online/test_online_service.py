@@ -1,6 +1,7 @@
 """The online service: decisions, episodes, storage before an answer's end, fallbacks, departures."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ from upturn.dialects import (
 )
 from upturn.loop.online import Arrival, Client
 from upturn.models.upstreams import UpstreamError
-from upturn.pool import Pool
+from upturn.pool import Pool, Selection, tags_of
 from upturn.pool.calls import StoredCall, calls_of_episode
-from upturn.records import Decision, ModelUsage, from_fields
+from upturn.records import Decision, ModelUsage, episode_task_id, from_fields
 
 CLIENT = Client("default")
 
@@ -257,3 +258,15 @@ async def test_many_calls_at_once_are_all_stored(desk: Desk) -> None:
     await asyncio.gather(*(serve(desk, arrival(episode=f"s{number}")) for number in range(300)))
     assert len(decisions(desk)) == 300
     assert len({decision.id for decision in decisions(desk)}) == 300
+
+
+async def test_the_tags_of_a_call_are_those_of_its_sealed_episode(desk: Desk) -> None:
+    tagged = replace(arrival(episode="s"), tags=("vip", "march", "vip"))
+    _, headers = await serve(desk, tagged)
+    await serve(desk, tagged)
+    await serve(desk, replace(tagged, tags=("late",)))
+    assert len(list(desk.pool.feedback(tenant="default"))) == 3
+    await desk.service.seal(headers["x-upturn-episode"], CLIENT)
+    task_id = episode_task_id("default", headers["x-upturn-episode"])
+    assert tags_of(desk.pool, [task_id], tenant="default") == {task_id: ["late", "march", "vip"]}
+    assert len(desk.pool.selected(Selection(tags=("vip", "late")), tenant="default")) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from upturn.dialects import RequestError
 from upturn.loop.online import Client, TaskQueue
-from upturn.pool import Pool
+from upturn.pool import Pool, tags_of
 from upturn.pool.access import Border, set_policy
 from upturn.pool.calls import set_states, submit_task
 from upturn.records import Task
@@ -204,6 +204,17 @@ async def test_a_version_that_is_taken_out_of_service_after_the_decision_still_d
     assert served.trajectory.agent_version == decisions[0].chosen
 
 
+async def test_tags_of_a_submitted_task_are_stored_once(run: ModuleType) -> None:
+    queue = TaskQueue(run.pool, run.service)
+    (task,) = run.next_tasks(1)
+    with pytest.raises(RequestError, match="a tag has 1 to 64 printable characters"):
+        await queue.submit(task, CLIENT, tags=["vip", " "])
+    for _ in range(2):
+        await queue.submit(task, CLIENT, tags=["vip", "march"])
+    assert tags_of(run.pool, [task.id], tenant="default") == {task.id: ["march", "vip"]}
+    assert len(list(run.pool.feedback(tenant="default"))) == 2
+
+
 @pytest.fixture
 def private(run: ModuleType) -> Iterator[ModuleType]:
     """A run whose tenant anonymises before anything is stored."""
@@ -260,3 +271,10 @@ async def test_a_refused_or_cancelled_task_leaves_no_text_in_memory(private: Mod
     assert list(queue._held) == [task.id]
     await queue.cancel(task.id, CLIENT)
     assert queue._held == {}
+
+
+async def test_tags_are_anonymised_where_tasks_are(private: ModuleType) -> None:
+    queue = TaskQueue(private.pool, private.service, border=private.service.border)
+    (task,) = private.next_tasks(1)
+    await queue.submit(task, CLIENT, tags=["of maria.silva@corp.de"])
+    assert tags_of(private.pool, [task.id], tenant="default") == {task.id: ["of <EMAIL>"]}

@@ -21,7 +21,7 @@ from upturn.pool import (
     redraw,
     take_snapshot,
 )
-from upturn.records import Evaluation, EvaluationVerdict, Task, Trajectory
+from upturn.records import Action, Evaluation, EvaluationVerdict, Task, Trajectory
 
 Point = tuple[Task, Trajectory, Evaluation]
 MakePoint = Callable[..., Point]
@@ -207,3 +207,20 @@ def test_a_snapshot_that_is_no_batch_or_lost_points_is_refused(filled: Pool) -> 
 def test_impossible_criteria_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(BatchCriteria(5), **change)
+
+
+def test_several_strategies_stay(pool: Pool, make_point: MakePoint) -> None:
+    for number in range(8):
+        task, trajectory, evaluation = make_point(f"{number}")
+        search = replace(trajectory.turns[0], action=Action("mail", "search", {"text": f"{number}"}))
+        turns = trajectory.turns if number < 5 else (search, *(search,) * number, *trajectory.turns)
+        pool.append(task, replace(trajectory, turns=turns, rows=()), evaluation)
+    criteria = BatchCriteria(9, max_per_strategy=2)
+    drawn = ids(batch(pool, criteria))
+    assert [sum(int(name[-1]) >= 5 for name in drawn), len(drawn)] == [2, 4]
+    assert ids(batch(pool, criteria)) == drawn
+    assert len({tuple(ids(batch(pool, criteria, seed=seed))) for seed in range(8)}) > 1
+    assert len(ids(batch(pool, replace(criteria, size=3)))) == 3
+    assert len(ids(batch(pool, replace(criteria, max_per_strategy=4)))) == 7
+    with pytest.raises(ValueError, match="max_per_strategy must be at least 1, got 0"):
+        replace(criteria, max_per_strategy=0)

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from upturn.pool import Priorities
-from upturn.pool.batches.choice import Candidate, is_held_out, limited, ranked
-from upturn.records import EvaluationVerdict
+from upturn.pool.batches.choice import Candidate, is_held_out, limited, ranked, strategy_of
+from upturn.records import Action, EvaluationVerdict, Observation, Trajectory, Turn
 
 
 def candidate(
@@ -76,3 +76,10 @@ def test_about_the_share_of_tasks_is_held_out() -> None:
 def test_a_priority_beyond_its_limits_is_refused(value: float) -> None:
     with pytest.raises(ValueError, match="priority novelty must be from -50 to 50"):
         replace(Priorities(), novelty=value)
+
+
+def test_a_strategy_is_the_actions_in_their_order_without_repeats() -> None:
+    actions = [Action("mail", "open", {"id": 1}), Action("mail", "open", {"id": 2}), None, Action("", "done")]
+    turns = tuple(Turn(Observation(""), "", action) for action in actions)
+    trajectory = Trajectory("t", "task", "a@1", turns, Observation(""), "finished", "rendered")
+    assert strategy_of(trajectory) == ("mail.open", "", "done")

@@ -66,3 +66,16 @@ def test_the_fit_changes_rarely_while_texts_are_added() -> None:
     assert LatentEmbedder(texts[:256]).name == LatentEmbedder(texts).name
     assert LatentEmbedder(texts[:255]).name != LatentEmbedder(texts).name
     assert LatentEmbedder(texts).dimensions <= DIMENSIONS < FITTED
+
+
+def test_a_usual_text_is_similar_to_itself_also_where_directions_are_left_out() -> None:
+    texts = [
+        f"move the mail of person{number} to folder{number % 17} and tell chief{number % 29}"
+        for number in range(256)
+    ]
+    embedder = LatentEmbedder(texts)
+    matrix = embedder.documents(texts)
+    own = np.array([row @ embedder.query(text) for row, text in zip(matrix, texts, strict=True)])
+    assert embedder.dimensions == DIMENSIONS
+    assert 0.9 < np.median(own) < 1.1
+    assert (matrix @ embedder.query("unknown words beside mail")).max() < 0.5

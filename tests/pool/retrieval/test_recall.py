@@ -8,8 +8,18 @@ import pytest
 from tests.pool.conftest import Point
 from upturn.config import RetentionRule
 from upturn.errors import UnknownNameError
-from upturn.pool import Pool, PoolRecall, Question, SuccessIndex, plan_pruning, prune, task_question
-from upturn.records import Split, Task
+from upturn.pool import (
+    Pool,
+    PoolRecall,
+    Question,
+    SuccessIndex,
+    last_point,
+    plan_pruning,
+    prune,
+    recall_before,
+    task_question,
+)
+from upturn.records import Run, Split, Task
 
 Make = Callable[..., Point]
 
@@ -62,8 +72,10 @@ def test_tenants_find_their_own_successes_only(pool: Pool, make_point: Make) -> 
     assert len(SuccessIndex(pool, tenant="nobody")) == 0
     with pytest.raises(UnknownNameError, match="tenant 'default' has no task 'task-b'"):
         task_question(pool, "task-b", tenant="default")
-    recall = PoolRecall(pool, SuccessIndex(pool, tenant="default"), tenant="default")
-    assert recall.similar(other, 3) == ()
+    assert [item.task.tenant for item in PoolRecall(pool).similar(replace(other, id="new"), 3)] == []
+    assert [item.task.id for item in PoolRecall(pool).similar(replace(other, id="n", instruction="mail"), 3)] == [
+        "task-b"
+    ]
 
 
 def test_nothing_of_the_task_itself_or_of_its_future_is_found(pool: Pool, make_point: Make) -> None:
@@ -79,7 +91,7 @@ def test_nothing_of_the_task_itself_or_of_its_future_is_found(pool: Pool, make_p
     question = task_question(pool, task.id, tenant="default")
     assert names(pool, question) == ["before"]
     assert set(names(pool, Question(task.instruction))) == {"before", "equal", "episode", "late-verdict", "after"}
-    recall = PoolRecall(pool, SuccessIndex(pool, tenant="default"), tenant="default")
+    recall = PoolRecall(pool)
     assert [item.task.id for item in recall.similar(task, 1)] == ["task-before"]
     assert {item.trajectory.id for item in recall.similar(task, 9)} == {
         "trajectory-before",
@@ -113,3 +125,27 @@ def test_an_index_outlives_what_was_erased(pool: Pool, make_point: Make) -> None
     prune(pool, plan_pruning(pool.engine, [RetentionRule(days=1)], 1e9).outdated, who="me", now=1e9)
     assert index.search(Question("move mail"), 1) == []
     assert names(pool, Question("move mail")) == []
+
+
+def test_what_a_bound_recalls_never_changes(pool: Pool, make_point: Make) -> None:
+    add(pool, make_point, "a", "move mail three")
+    bound = last_point(pool.engine)
+    fixed, fresh = PoolRecall(pool, bound=bound), PoolRecall(pool)
+    task = replace(make_point("new")[0], instruction="move mail nine")
+    assert [item.task.id for item in fresh.similar(task, 9)] == ["task-a"]
+    add(pool, make_point, "b", "move mail four")
+    pool.append(replace(make_point("a")[2], id="again", verdict="failure", score=0.0))
+    assert [item.task.id for item in fresh.similar(task, 9)] == ["task-b"]
+    for recall in (fixed, PoolRecall(pool, bound=bound)):
+        assert [(item.task.id, item.similarity) for item in recall.similar(task, 9)] == [("task-a", 0.453986)]
+
+
+def test_a_run_recalls_what_was_there_when_it_began(pool: Pool, make_point: Make) -> None:
+    add(pool, make_point, "a", "move mail three")
+    run = Run("run", "upturn loop run", "hash", 0, "1")
+    pool.append(run)
+    add(pool, make_point, "b", "move mail four")
+    pool.append(replace(run, state="done"))
+    task = replace(make_point("new")[0], instruction="move mail nine")
+    assert [item.task.id for item in recall_before(pool, "run").similar(task, 9)] == ["task-a"]
+    assert recall_before(pool, "unknown").similar(task, 9) == []

@@ -40,7 +40,7 @@ from upturn.pool import (
 )
 from upturn.pool.access import record_act
 from upturn.pool.answers import Answer, Contents, batch_answer, point_lines
-from upturn.records import AdminAct, JsonValue, Result
+from upturn.records import AdminAct, JsonValue, Outcome, Result
 
 BuiltT = TypeVar("BuiltT")
 
@@ -59,6 +59,12 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
     verdict: Annotated[
         list[str] | None, typer.Option("--verdict", help="Only success, failure or missing; repeatable.")
     ] = None,
+    environment: Annotated[
+        list[str] | None, typer.Option("--environment", help="Only of this environment; repeatable.")
+    ] = None,
+    outcome: Annotated[
+        list[str] | None, typer.Option("--outcome", help="Only that ended so, such as finished; repeatable.")
+    ] = None,
     origin: Annotated[str | None, typer.Option("--origin", help="Only sampled or only rendered.")] = None,
     tags: Tags = None,
     min_score: Annotated[float | None, typer.Option("--min-score", help="Only with at least this score.")] = None,
@@ -71,6 +77,9 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
         typer.Option("--balance", help="As many of each family, level, agent or agent_version; repeatable."),
     ] = None,
     per_task: Annotated[int | None, typer.Option("--per-task", min=1, help="At most so many of each task.")] = None,
+    per_strategy: Annotated[
+        int | None, typer.Option("--per-strategy", min=1, help="At most so many with the same actions, by family.")
+    ] = None,
     prefer_success: Annotated[
         float, typer.Option("--prefer-success", help="Score 1 is exp(this) times as likely as score 0.")
     ] = 0.0,
@@ -112,6 +121,8 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
             agents=tuple(name for name in agents if "@" not in name),
             agent_versions=tuple(name for name in agents if "@" in name),
             origins=() if origin is None else (_one_of("--origin", origin, ("sampled", "rendered")),),  # type: ignore[arg-type]
+            environments=tuple(environment or ()),
+            outcomes=tuple(_one_of("--outcome", name, get_args(Outcome)) for name in outcome or ()),  # type: ignore[misc]
             verdicts=read_verdicts(verdict or ()),
             tags=checked_tags(tags),
             min_score=min_score,
@@ -121,6 +132,7 @@ def batch(  # noqa: PLR0913  a command's parameters are its options
             is_clean=clean,
             balance=tuple(_one_of("--balance", axis, get_args(Axis)) for axis in balance or ()),  # type: ignore[misc]
             max_per_task=per_task,
+            max_per_strategy=per_strategy,
             priorities=Priorities(prefer_success, prefer_efficiency, prefer_novelty),
             heldout_share=heldout,
         )

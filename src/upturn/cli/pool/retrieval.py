@@ -1,14 +1,19 @@
 """``upturn pool similar``: what was done well that is like a text or a task."""
 
-from typing import Annotated
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant
+from upturn.cli.options import POOL_PATH, AsJson, Families, PoolPath, Tenant, read_config
 from upturn.cli.output import emit, show_table
-from upturn.pool import Pool, Question, Similar, SuccessIndex, task_question
+from upturn.pool import MakeEmbedder, Pool, Question, Similar, SuccessIndex, by_words, task_question
 from upturn.pool.privacy import anonymise
 from upturn.records import JsonValue, Result, Task
+
+if TYPE_CHECKING:
+    from upturn.config import Config
 
 _SHOWN_CHARACTERS = 70
 
@@ -23,6 +28,9 @@ def similar(  # noqa: PLR0913  a command's parameters are its options
     family: Families = None,
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Configuration with [pool.embeddings], to compare by these.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the successes at the most similar instructions of the tenant; `upturn pool show` shows one.
@@ -32,9 +40,11 @@ def similar(  # noqa: PLR0913  a command's parameters are its options
     """
     if (text is None) == (task is None):
         raise typer.BadParameter("name either a TEXT or a --task")
-    with Pool.open(pool, read_only=True) as opened:
+    read = None if config is None else read_config(config)
+    with Pool.open(pool, read_only=read is None, beside=read is not None) as opened:
         question = Question(text or "") if task is None else task_question(opened, task, tenant=tenant)
-        index = SuccessIndex(opened, tenant=tenant, families=tuple(family or ()))
+        embedder = by_words if read is None else _embedder(read, config, opened)
+        index = SuccessIndex(opened, tenant=tenant, families=tuple(family or ()), embedder=embedder)
         found = [_anonymous(item) for item in index.search(question, k)]
     results = [Result("successes", float(len(found))), Result("instructions", float(len(index)))]
     details: dict[str, JsonValue] = {"tenant": tenant, "embedder": index.embedder.name}
@@ -55,6 +65,16 @@ def similar(  # noqa: PLR0913  a command's parameters are its options
         show_table("similar successes", ("similarity", "trajectory", "family", "score", "instruction"), rows)
     if not found:
         raise typer.Exit(1)
+
+
+def _embedder(config: "Config", path: Path | None, pool: Pool) -> MakeEmbedder:
+    """What makes the embedder by the configuration; raises BadParameter for one without a server of embeddings."""
+    from upturn.config import api_keys
+    from upturn.loop import embedder_of
+
+    if config.pool.embeddings is None:
+        raise typer.BadParameter(f"--config {str(path)!r} has no effect: it has no [pool.embeddings]; omit it")
+    return embedder_of(config.pool, api_keys(config, os.environ, path), pool)
 
 
 def _anonymous(item: Similar) -> Similar:

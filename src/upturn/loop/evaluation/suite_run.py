@@ -9,10 +9,12 @@ from dataclasses import fields, replace
 from itertools import count
 from typing import Self
 
+from upturn.config import ApiKeys, PoolConfig
 from upturn.errors import JournalError, UnknownNameError
 from upturn.loop.evaluation.suite_metrics import SuiteResult, with_rubric
-from upturn.pool import ALL_TENANTS, Pool, RolloutKey, Selection
-from upturn.records import Feedback, Run
+from upturn.loop.recall import embedder_of
+from upturn.pool import ALL_TENANTS, Pool, RolloutKey, Selection, recall_before
+from upturn.records import Feedback, Recall, Run
 
 FIRST_ACTION = "first_action_seconds"
 """The feedback's metric."""
@@ -83,6 +85,10 @@ class SuiteRun:
         ]
         records = [record for result in batch for record in (result.task, result.trajectory, result.evaluation)]
         self._pool.append(*records, *feedback, rollout=RolloutKey(self._name(suite), offset))
+
+    def recall(self, settings: PoolConfig, keys: ApiKeys) -> Recall:
+        """What the agent may recall: what the pool had when the run started."""
+        return recall_before(self._pool, self.key, embedder_of(settings, keys, self._pool))
 
     def finish(self) -> None:
         """Marks the run as done."""

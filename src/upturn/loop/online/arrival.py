@@ -30,6 +30,8 @@ class Arrival:
     """The client's name of a sub-agent; empty = the main agent."""
     family: str = ""
     """The client's family of the task; empty = it names none."""
+    tags: tuple[str, ...] = ()
+    """Of the task that its episode becomes."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Headers that rules for families look at, in lower case; they are not forwarded."""
     changes: tuple[str, ...] = ()

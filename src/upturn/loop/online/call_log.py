@@ -13,13 +13,18 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 from upturn.errors import UpturnError
-from upturn.pool import Pool, PoolRecord, ReadyRow
+from upturn.loop.online.arrival import Decided
+from upturn.pool import Pool, PoolRecord, ReadyRow, imported_tag
+from upturn.pool.access import Border
+from upturn.records import episode_task_id
 
 _LARGEST_BATCH = 256
 """Calls in one transaction; it limits how long the first one waits."""
 _MANY_CALLS, _MANY_SECONDS = 32, 0.08
 """So many calls within this time are many: 400 a second. Above it, the journal cost a fifth of the throughput; at
 200 a second, it saves each call some 0.4 ms (docs/decisions.md)."""
+_MOST_KNOWN = 10_000
+"""Tags in memory; a forgotten one is stored again, which changes nothing."""
 _Records: TypeAlias = Sequence[PoolRecord | ReadyRow]
 _log = logging.getLogger("upturn.gateway")
 
@@ -106,6 +111,33 @@ class CallLog:
 
     async def _append(self, records: _Records) -> None:
         await asyncio.wrap_future(self._pool.submit(*records))
+
+
+class CallTags:
+    """Stores the tags of calls, which become those of the task that their episode is sealed as; each tag once.
+
+    For one event loop.
+    """
+
+    def __init__(self, log: CallLog, border: Border) -> None:
+        self._log, self._border = log, border
+        self._known: dict[tuple[str, str], None] = {}
+        """Task and tag, the earliest first."""
+
+    async def store(self, decided: Decided) -> None:
+        """Returns when the call's tags are durable; raises StoreError."""
+        if not decided.arrival.tags:
+            return
+        tenant = decided.arrival.client.tenant
+        task_id = episode_task_id(tenant, decided.placement.episode)
+        new = [tag for tag in dict.fromkeys(decided.arrival.tags) if (task_id, tag) not in self._known]
+        if not new:
+            return
+        records = [imported_tag(task_id, tag, tenant=tenant) for tag in new]
+        await self._log.store_now([self._border.stored(record, tenant=tenant) for record in records])
+        self._known |= dict.fromkeys((task_id, tag) for tag in new)
+        while len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
 
 
 def _of_this_loop(stored: "concurrent.futures.Future[Any]") -> "asyncio.Future[None]":

@@ -20,7 +20,7 @@ from upturn.dialects import ModelAnswer, RequestError, TokenUsage
 from upturn.errors import RecordError, StoreError
 from upturn.loop.online.account import UNLIMITED, Account, Left
 from upturn.loop.online.arrival import Arrival, Decided
-from upturn.loop.online.call_log import CallLog
+from upturn.loop.online.call_log import CallLog, CallTags
 from upturn.loop.online.call_rows import CallRows, Tried, call_content, call_record, call_rows
 from upturn.loop.online.call_task import Place, call_task, last_instruction
 from upturn.loop.online.episode import (
@@ -79,6 +79,7 @@ class OnlineService:
         self.price = price
         self.texts = texts
         self.border = Border(pool)
+        self._tags = CallTags(self.log, self.border)
         self.words = StoredWords(self.border)
         self._episodes = EpisodeTracker(self._find)
         self._sealed: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -244,6 +245,7 @@ class OnlineService:
         embedded = None if embedder is None else await embedder.features(last_instruction(arrival.words))
         live = LiveCall(self, self._charged(arrival, account, embedded), account)
         with self._in_service(live):
+            await self._tags.store(live.decided)
             async with AsyncExitStack() as stack:
                 try:
                     await live.open(stack)
@@ -442,16 +444,20 @@ class LiveCall:
     def store_cancelled(self) -> None:
         """Stores the call as cancelled, in the background."""
         outcome = self._exchange.outcome if self._exchange is not None else CallOutcome()
-        records = self._records("cancelled", replace(outcome, failure="the client left before the answer's end"))
+        outcome = replace(outcome, failure="the client left before the answer's end")
+        stored = outcome.answer and self._service.words.of_answer(outcome.answer, self._tenant)
+        records = self._records("cancelled", outcome, stored)
         self._service.log.store_soon(records)
 
     async def _store(self, status: CallStatus, outcome: CallOutcome) -> None:
-        records = self._records(status, outcome)
-        await self._service.log.store(records)
+        stored = await self._service.words.answered(outcome.answer, self._tenant)
+        await self._service.log.store(self._records(status, outcome, stored))
 
-    def _records(self, status: CallStatus, outcome: CallOutcome) -> tuple[ReadyRow, Call, CallContent]:
+    def _records(
+        self, status: CallStatus, outcome: CallOutcome, stored: ModelAnswer | None
+    ) -> tuple[ReadyRow, Call, CallContent]:
+        """``stored``: the answer as it is stored."""
         answer = outcome.answer
-        stored = None if answer is None else self._service.words.of_answer(answer, self._tenant)
         is_complete = status == "answered"
         tried = Tried(
             self.agent_version,

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic_core import from_json, to_json
 
 from upturn.dialects import Message, ModelAnswer, ModelRequest, ToolDefinition
 from upturn.pool.access import Border
 from upturn.pool.privacy import Replacer, replace_json
-from upturn.records import fields_json, from_fields
+from upturn.records import JsonValue, fields_json, from_fields
 
 _MOST_BYTES = 16_000_000
 """Of remembered messages in which something was replaced."""
@@ -43,8 +43,14 @@ class StoredWords:
             return request
         return await asyncio.to_thread(self._of_request, request, replacer)
 
-    def of_answer(self, answer: ModelAnswer, tenant: str) -> ModelAnswer:
+    async def answered(self, answer: ModelAnswer | None, tenant: str) -> ModelAnswer | None:
         """Returns the answer as it is stored; the same object where nothing is replaced."""
+        if answer is None or self.border.replacer(tenant) is None:
+            return answer
+        return await asyncio.to_thread(self.of_answer, answer, tenant)
+
+    def of_answer(self, answer: ModelAnswer, tenant: str) -> ModelAnswer:
+        """As ``answered``, without a thread."""
         replacer = self.border.replacer(tenant)
         if replacer is None:
             return answer
@@ -70,8 +76,12 @@ class StoredWords:
         known = self._remembered(key)
         if known is None:
             fields = from_json(text)
+            data = [image.pop("data") for image in _images(fields)]  # no text, and long
             clean = replace_json(fields, replacer)
-            known = "" if clean == fields else to_json(clean).decode()
+            is_same = clean == fields
+            for image, content in zip(_images(clean), data, strict=True):
+                image["data"] = content
+            known = "" if is_same else to_json(clean).decode()
             self._remember(key, known)
         return from_fields(kind, known) if known else part
 
@@ -89,3 +99,10 @@ class StoredWords:
                 self._size += len(stored)
             while len(self._known) > _MOST or self._size > _MOST_BYTES:
                 self._size -= len(self._known.popitem(last=False)[1])
+
+
+def _images(fields: Any) -> list[dict[str, JsonValue]]:
+    """Returns the images in the JSON of a message, also in results of tools; none in that of a tool."""
+    parts = [part for part in fields.get("parts", ()) if isinstance(part, dict)]
+    results = [image for part in parts if "call_id" in part for image in part["parts"]]
+    return [part for part in (*parts, *results) if "media_type" in part]

@@ -17,7 +17,7 @@ from upturn.errors import RoutingError, StoreConflictError, StoreError, UpturnEr
 from upturn.loop.online.account import TaskAccounts
 from upturn.loop.online.episode import Client
 from upturn.loop.service import Service
-from upturn.pool import ALL_TENANTS, Experience, Pool
+from upturn.pool import ALL_TENANTS, TAG_RULE, Experience, Pool, imported_tag, is_tag
 from upturn.pool.access import Border
 from upturn.pool.calls import (
     Submission,
@@ -29,7 +29,7 @@ from upturn.pool.calls import (
     submit_task,
 )
 from upturn.pool.leases import Lease
-from upturn.records import Task
+from upturn.records import Feedback, Task
 
 _POLL_SECONDS = 1.0
 _WAVE = 32
@@ -94,14 +94,16 @@ class TaskQueue:
             await asyncio.wait([worker])
         await asyncio.to_thread(self._lease.release)
 
-    async def submit(self, task: Task, client: Client) -> Submission:
+    async def submit(self, task: Task, client: Client, *, tags: Sequence[str] = ()) -> Submission:
         """Returns the submission once it is durable; the same task again is the same submission.
 
         Where the tenant anonymises before anything is stored, the original is in memory only, until it has run.
-        Raises RequestError for a task that the environment cannot begin (400), for an id of another task (409), for
-        one that would be kept in memory where other processes may run it (409), and where too many are (429).
+        ``tags``: of the task. Raises RequestError for a task that the environment cannot begin and for a name that
+        is no tag (400), for an id of another task (409), for one that would be kept in memory where other processes
+        may run it (409), and where too many are (429).
         """
         await asyncio.to_thread(self._check, task)
+        tagged = self._tagged(task, tags)
         stored = task if self._border is None else self._border.stored(task, tenant=task.tenant)
         is_held = stored is not task
         is_new = is_held and task.id not in self._held
@@ -110,6 +112,8 @@ class TaskQueue:
             self._held[task.id] = task  # before it is stored, as it may run at once
         try:
             await asyncio.to_thread(submit_task, self._pool, stored, client.key, note=_HELD if is_held else "")
+            if tagged:
+                await asyncio.to_thread(self._pool.append, *tagged)
         except BaseException as exc:
             if is_new:
                 del self._held[task.id]
@@ -120,6 +124,15 @@ class TaskQueue:
         self._let_go(submission)
         self._is_wanted.set()
         return submission
+
+    def _tagged(self, task: Task, tags: Sequence[str]) -> list[Feedback]:
+        """Returns the records of the tags, as they are stored; raises RequestError."""
+        if wrong := [tag for tag in tags if not is_tag(tag)]:
+            raise RequestError(f"a tag has {TAG_RULE}, got {wrong[0]!r:.100}", field="tags")
+        records = [imported_tag(task.id, tag, tenant=task.tenant) for tag in tags]
+        if (border := self._border) is None:
+            return records
+        return [border.stored(record, tenant=task.tenant) for record in records]
 
     def find(self, task_id: str, client: Client) -> Submission:
         """Returns the client's submission; raises RequestError (404) for an unknown id."""

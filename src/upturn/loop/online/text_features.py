@@ -8,19 +8,19 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
-from math import isfinite, sqrt
+from math import sqrt
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from upturn.arbiter.texts import FEATURES, TextBasis, encode_buckets, text_buckets
+from upturn.loop.embeddings import read_embeddings
 from upturn.loop.online.family import CallFacts, Family, FamilyGuess
 from upturn.models.upstreams import Upstream, UpstreamError
 from upturn.records import Decision, TextSource
 
 _MOST_TEXTS = 1_024
 """Embedded texts in memory: the calls of a tool loop have the same last message of the user."""
-_LARGEST_EMBEDDING = 16_384
 _DIGITS = 6
 _log = logging.getLogger("upturn.gateway")
 
@@ -73,7 +73,7 @@ class TextEmbedder:
             request["dimensions"] = self._dimensions
         try:
             answer = await self._upstream.embed(to_json(request))
-            features = TextFeatures(folded(_embedding(answer.content)), "embeddings")
+            features = TextFeatures(folded(read_embeddings(answer.content, 1)[0]), "embeddings")
         except (UpstreamError, ValueError) as exc:
             if not self._is_failing:
                 _log.warning("no embedding, words are hashed instead: %s", exc)
@@ -156,17 +156,3 @@ def folded(embedding: Sequence[float]) -> tuple[float, ...]:
 def _place(index: int) -> tuple[int, float]:
     digest = int.from_bytes(blake2b(str(index).encode(), digest_size=8).digest())
     return (digest >> 1) % FEATURES, 1.0 if digest & 1 else -1.0
-
-
-def _embedding(content: bytes) -> list[float]:
-    """Returns the embedding in an answer; raises ValueError if it has none."""
-    parsed = from_json(content)
-    try:
-        values = parsed["data"][0]["embedding"]
-    except (TypeError, KeyError, IndexError) as exc:
-        raise ValueError("the server's answer has no data[0].embedding") from exc
-    if not isinstance(values, list) or not 0 < len(values) <= _LARGEST_EMBEDDING:
-        raise ValueError(f"data[0].embedding is no list of 1 to {_LARGEST_EMBEDDING} numbers, got {values!r:.100}")
-    if not all(isinstance(value, int | float) and isfinite(value) for value in values):
-        raise ValueError("data[0].embedding has members that are no finite numbers")
-    return [float(value) for value in values]

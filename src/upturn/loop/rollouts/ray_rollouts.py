@@ -16,6 +16,7 @@ from upturn.agents import (
     Setting,
     WorkerPool,
     WorkItem,
+    example_count,
     run_on_workers,
 )
 from upturn.config import Limits
@@ -196,6 +197,8 @@ class RayRuntime(AgentRuntime):
         versions = {version.id: version for version, _, _ in jobs}
         if len(versions) > 1:
             raise ClusterError(f"workers sample one version at a time, got {sorted(versions)!r}")
+        if examples := [version.id for version in versions.values() if example_count(version)]:
+            raise ClusterError(f"agent {examples[0]!r} has examples, and workers have no pool; set examples = 0")
         indices: dict[str, int] = {}
         starts = [None] * len(jobs) if branch_points is None else branch_points
         works = [

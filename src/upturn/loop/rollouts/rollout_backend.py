@@ -72,7 +72,9 @@ def check_sampler(context: Context) -> None:
 
 def sampling_here(context: Context) -> Context:
     """The context with a runtime that samples in this process, for estimates where the sampler is not available."""
-    return replace(context, runtime=AgentRuntime(context.kit, context.runtime.limits))
+    return replace(
+        context, runtime=AgentRuntime(context.kit, context.runtime.limits, recall=context.runtime.recall)
+    )
 
 
 def _ray_settings(config: RolloutConfig) -> "RaySettings":

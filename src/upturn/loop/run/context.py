@@ -27,6 +27,7 @@ from upturn.errors import ConfigError
 from upturn.loop.agent_runtime import AgentRuntime, Purpose
 from upturn.loop.failure_summary import FailureProgress
 from upturn.loop.progress import Progress
+from upturn.loop.recall import embedder_of
 from upturn.loop.run.configured_freeze import apply_configured_freeze
 from upturn.loop.run.in_service import InService
 from upturn.loop.run.journal import Journal
@@ -36,7 +37,7 @@ from upturn.loop.run.reward_models import check_same_models
 from upturn.loop.run.task_source import served_families, trained_families
 from upturn.loop.service import Service
 from upturn.models import choose_device, describe_device
-from upturn.pool import Pool
+from upturn.pool import Pool, recall_before
 from upturn.pool.checkpoints import checkpointed_pool
 from upturn.pool.leases import holding
 from upturn.pool.serving import RouterSnapshot
@@ -116,9 +117,11 @@ class Context:
         self.pool.append(self._run("done"))
 
     def start(self) -> None:
-        """Marks the run as running in the pool, unless the pool has it already."""
+        """Marks the run as running in the pool, unless the pool has it already; agents recall what was before."""
         if not any(run.id == self.run_id for run in self.pool.states(Run)):
             self.pool.append(self._run("running"))
+        embedder = embedder_of(self.config.pool, self.api_keys, self.pool)
+        self.runtime.recall = recall_before(self.pool, self.run_id, embedder)
 
     def _run(self, state: Literal["running", "done"]) -> Run:
         command = self.journal.progress().key.command
@@ -349,6 +352,8 @@ def version_of(agent: AgentConfig, agents: Sequence[AgentConfig] = ()) -> AgentV
         parameters |= {name: value for name, value in program.items() if value and value != "chat"}
     if agent.template_options:
         parameters["template_options"] = {**agent.template_options}
+    if agent.examples:
+        parameters["examples"] = agent.examples
     if agent.weights != "float32":
         parameters["weights"] = agent.weights
     context = agent.context

@@ -1,8 +1,9 @@
-"""Whether the points that batches are drawn from are those of the stored records."""
+"""Whether rows that are derived from records are what they should be: points of batches, and embeddings."""
 
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection, func, select
 
 from upturn.pool import schema
@@ -10,6 +11,8 @@ from upturn.pool.audit.problem import Problem
 from upturn.pool.points import Point, point_of, stratum_id, stratum_of
 
 _ROWS_AT_ONCE = 500
+_LENGTH_ERROR = 1e-3
+"""Of an embedding's squared length, which is 1."""
 
 
 def point_problems(connection: Connection) -> Iterator[Problem]:
@@ -37,6 +40,19 @@ def point_problems(connection: Connection) -> Iterator[Problem]:
         yield Problem(
             "points", "", f"has {count} current rows for {trajectories} trajectories; rows were added or deleted"
         )
+
+
+def embedding_problems(connection: Connection) -> Iterator[Problem]:
+    """Yields the stored embeddings that are no vectors of length 1, or of another size than their model's first."""
+    sizes: dict[tuple[str, str], int] = {}
+    table = schema.embeddings
+    query = select(table).order_by(*table.primary_key).execution_options(yield_per=_ROWS_AT_ONCE)
+    for row in connection.execute(query):
+        vector = np.frombuffer(row.vector[: len(row.vector) // 4 * 4], "<f4").astype(np.float64)
+        size = sizes.setdefault((row.tenant, row.model), len(row.vector))
+        if len(row.vector) != size or len(row.vector) % 4 or not abs(vector @ vector - 1.0) < _LENGTH_ERROR:
+            name = f"{row.tenant} {row.model} {row.digest}"
+            yield Problem("embeddings", name, "was changed after it was stored: it is no vector of its model")
 
 
 def _expected(connection: Connection, rows: Any) -> dict[int, tuple[int, bytes]]:

@@ -51,10 +51,11 @@ def entries_of(table: Table, rows: Sequence[Mapping[Any, Any]], first: int) -> I
     """Yields the entries of stored rows of a table of ``LOGGED``; the first one has position ``first``."""
     is_state = table is schema.history
     id_column = "record_id" if is_state or table is schema.admin_acts else "id"
+    kind = str(table.name)
     for position, row in enumerate(rows, start=first):
         yield Entry(
             position,
-            row["kind"] if is_state else table.name,
+            row["kind"] if is_state else kind,
             row[id_column],
             row.get("tenant") or "",
             row_digest(table, row),

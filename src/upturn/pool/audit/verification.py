@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from upturn.errors import RecordError
 from upturn.pool import schema
-from upturn.pool.audit.derived import point_problems
+from upturn.pool.audit.derived import embedding_problems, point_problems
 from upturn.pool.audit.entry import LOGGED, Entry, entries_of
 from upturn.pool.audit.erasure import ERASURES, erasure_digest
 from upturn.pool.audit.log_check import log_problems
@@ -68,6 +68,7 @@ def audit_problems(
         yield from _missing_records(connection, table)
     yield from _blob_problems(connection)
     yield from point_problems(connection)
+    yield from embedding_problems(connection)
     for table in schema.STATES:
         yield from _row_problems(connection, table)
         yield from _state_problems(connection, table, schema.history)

@@ -21,12 +21,12 @@ from sqlalchemy import Connection, bindparam, func, select
 from upturn.errors import StoreError
 from upturn.pool import schema
 from upturn.pool.batches.allocation import allocate
-from upturn.pool.batches.choice import Candidate, is_held_out, limited, ranked
+from upturn.pool.batches.choice import Candidate, is_held_out, limited, ranked, strategy_of
 from upturn.pool.batches.criteria import UNIFORM, Axis, BatchCriteria
 from upturn.pool.batches.draw import Draw, available, candidates, rate_for
 from upturn.pool.points import PointColumns, Stratum
 from upturn.pool.quality import inspect
-from upturn.pool.reader import PoolReader
+from upturn.pool.reader import Experience, PoolReader
 from upturn.pool.snapshot import find_snapshot, store_snapshot
 from upturn.pool.store import Pool
 from upturn.records import EvaluationVerdict, Snapshot, from_fields
@@ -38,6 +38,8 @@ _PAGE = 500
 
 _Group = tuple[str | int, ...]
 """A combination of the values that a batch is balanced over."""
+_Strategy = tuple[str, tuple[str, ...]]
+"""A family, and the names of actions (``strategy_of``)."""
 
 
 class BatchPoint(NamedTuple):
@@ -159,11 +161,12 @@ class _Drawing:
         for number, candidate in drawn:
             stratum_of[candidate.trajectory] = number
             members[self._groups[number]].append(candidate)
-        counts = Counter[int]()
+        counts, strategies = Counter[int](), Counter[_Strategy]()
         chosen: dict[_Group, list[tuple[int, Candidate]]] = {}
         for group, share in shares.items():
             order = ranked(members[group], self._criteria.priorities, self._draw.seed)
-            picked = list(islice(self._clean(limited(order, self._criteria.max_per_task, counts)), share))
+            few = limited(order, self._criteria.max_per_task, counts)
+            picked = list(islice(self._admitted(few, strategies), share))
             counts.update(candidate.task for candidate in picked)
             chosen[group] = [(stratum_of[candidate.trajectory], candidate) for candidate in picked]
         return chosen
@@ -172,21 +175,37 @@ class _Drawing:
         is_free = (
             self._criteria.priorities == UNIFORM
             and self._criteria.max_per_task is None
+            and self._criteria.max_per_strategy is None
             and not self._criteria.is_clean
         )
         return rate_for(share if is_free else _OVERSAMPLING * share, count)
 
-    def _clean(self, order: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Yields the candidates that pass the quality gates, if the criteria ask for them."""
-        if not self._criteria.is_clean:
+    def _admitted(self, order: Iterable[Candidate], strategies: Counter[_Strategy]) -> Iterator[Candidate]:
+        """Yields the candidates that pass the quality gates and have no frequent strategy, if that is asked for.
+
+        ``strategies``: how many of each the batch has; counts those that are yielded.
+        """
+        most = self._criteria.max_per_strategy
+        if not self._criteria.is_clean and most is None:
             yield from order
             return
         rest = iter(order)
         while page := list(islice(rest, _PAGE)):
-            names = _names(self._pool, schema.trajectories, [candidate.trajectory for candidate in page])
-            ids = [names[candidate.trajectory][0] for candidate in page]
-            points = self._pool.experiences_of(ids, tenant=self._draw.tenant, until=self._draw.bound)
-            yield from (candidate for candidate, point in zip(page, points, strict=True) if inspect(point).is_clean)
+            for candidate, point in zip(page, self._read(page), strict=True):
+                if self._criteria.is_clean and not inspect(point).is_clean:
+                    continue
+                strategy = candidate.family, strategy_of(point.trajectory)
+                if most is None or strategies[strategy] < most:
+                    strategies[strategy] += 1
+                    yield candidate
+
+    def _read(self, page: Sequence[Candidate]) -> Iterator[Experience]:
+        names = _names(self._pool, schema.trajectories, [candidate.trajectory for candidate in page])
+        ids = [names[candidate.trajectory][0] for candidate in page]
+        draw = self._draw
+        return self._pool.experiences_of(
+            ids, tenant=draw.tenant, has_tokens=draw.criteria.is_clean, until=draw.bound
+        )
 
 
 def _group(stratum: Stratum, balance: Sequence[Axis]) -> _Group:

@@ -9,10 +9,11 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from upturn.pool.batches.criteria import Priorities
-from upturn.records import EvaluationVerdict
+from upturn.records import EvaluationVerdict, Trajectory
 
 
 class Candidate(NamedTuple):
@@ -63,6 +64,12 @@ def limited(
         if max_per_task is None or now[candidate.task] < max_per_task:
             now[candidate.task] += 1
             yield candidate
+
+
+def strategy_of(trajectory: Trajectory) -> tuple[str, ...]:
+    """Returns the names of the actions in their order, equal ones in a row once; "" = no action could be read."""
+    names = ("" if turn.action is None else turn.action.name for turn in trajectory.turns)
+    return tuple(name for name, _ in groupby(names))
 
 
 def is_held_out(seed: int, task: int, share: float) -> bool:

@@ -73,14 +73,18 @@ class BatchCriteria:
     """The batch has as many points of each combination of these as of any other, as far as there are."""
     max_per_task: int | None = None
     """At most so many trajectories of one task. None = no limit."""
+    max_per_strategy: int | None = None
+    """At most so many trajectories of a family with the same actions in the same order, whatever their arguments;
+    equal actions in a row count once. None = no limit. Turns are read, which takes part of a millisecond each."""
     priorities: Priorities = UNIFORM
     heldout_share: float = 0.0
     """About this share of the tasks is held out with all of their points; which, depends on seed and task alone."""
 
     def __post_init__(self) -> None:
-        for name, value, least in (("size", self.size, 1), ("max_per_task", self.max_per_task, 1)):
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value!r}")
+        for name in ("size", "max_per_task", "max_per_strategy"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value!r}")
         for name in ("min_score", "max_score", "since", "before"):
             value = getattr(self, name)
             if value is not None and not isfinite(value):

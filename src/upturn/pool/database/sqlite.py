@@ -25,6 +25,9 @@ POOL_ENDINGS = (".lock", "-wal", "-shm", "-journal", "-calls", "-calls-wal", "-c
 _BUSY_TIMEOUT_SECONDS = 30.0
 """How long a reader waits during recovery or a checkpoint, and a writer for the transaction of another process."""
 
+_CHECKPOINT = "wal_autocheckpoint=8000"
+"""Pages in the log, 32 MB, before they are moved to the file. A page that changes often is moved once."""
+
 _OPERATOR_TIMEOUT_SECONDS = 30.0
 """How long an operator's write waits for the writer's transactions, which take milliseconds each."""
 _OPERATOR_PAUSE_SECONDS = 0.0005
@@ -49,7 +52,7 @@ class SqliteBackend:
 
     def writing_engine(self) -> Engine:
         """Returns an engine with the single writing connection, in WAL mode with every commit flushed."""
-        pragmas = ("journal_mode=WAL", "synchronous=FULL")
+        pragmas = ("journal_mode=WAL", "synchronous=FULL", _CHECKPOINT)
         return self._configured(self._engine(timeout=_BUSY_TIMEOUT_SECONDS), pragmas, "BEGIN IMMEDIATE")
 
     def schema_engine(self) -> Engine:

@@ -21,11 +21,12 @@ from upturn.pool.erasure.rewriting import replacement_of, without_subject
 from upturn.pool.erasure.scrub import files_with, scrub
 from upturn.pool.erasure.search import LOOSE, RECORDS, Hit, search
 from upturn.pool.erasure.subject import Subject
+from upturn.pool.retrieval import forget_embeddings
 from upturn.pool.row import KINDS, PoolRecord, digest, ready_row, trajectory_of
 from upturn.pool.selection import ALL_TENANTS
 from upturn.pool.store import Pool
 from upturn.pool.tokens import references
-from upturn.records import AdminAct, AgentVersion, CallContent, Snapshot, from_fields
+from upturn.records import AdminAct, AgentVersion, CallContent, Snapshot, Task, from_fields
 
 _CLASSES = {kind.table: cls for cls, kind in KINDS.items()}
 _IDS_PER_QUERY = 500
@@ -125,6 +126,7 @@ def _erase(
     """Returns how many records lost tokens, and how many blobs were deleted."""
     dropped = 0
     erased: list[Erased] = []
+    instructions: list[str] = []
     for table in RECORDS:
         ids = plan.ids[table]
         if table is schema.trajectories:
@@ -132,6 +134,8 @@ def _erase(
         elif table is schema.call_contents:
             ids = ids | plan.contents
         for row in _rows(connection, table, ids):
+            if table is schema.tasks:
+                instructions.append(from_fields(Task, row.fields).instruction)
             values, had_tokens = _new_values(table, row, subject)
             dropped += had_tokens
             if values is None:
@@ -146,6 +150,7 @@ def _erase(
         Erased("snapshots", row.id, digest(row.fields)) for row in _rows(connection, schema.snapshots, snapshots)
     ]
     _rewrite_loose(connection, subject, plan.hits)
+    forget_embeddings(connection, instructions, tenant=act.tenant)
     if erased:
         record_erasure(connection, erased, act)
     elif plan.hits:

@@ -6,6 +6,38 @@ neighbours, ``successes`` reads them, and ``recall`` has the rules of what may b
 
 from upturn.pool.retrieval.embedder import Embedder
 from upturn.pool.retrieval.latent import LatentEmbedder
-from upturn.pool.retrieval.recall import PoolRecall, Question, Similar, SuccessIndex, task_question
+from upturn.pool.retrieval.recall import (
+    MakeEmbedder,
+    PoolRecall,
+    Question,
+    Similar,
+    SuccessIndex,
+    by_words,
+    recall_before,
+    task_question,
+)
+from upturn.pool.retrieval.stored import (
+    StoredEmbedder,
+    embedding_key,
+    forget_embeddings,
+    stored_by,
+)
+from upturn.pool.retrieval.successes import last_point
 
-__all__ = ["Embedder", "LatentEmbedder", "PoolRecall", "Question", "Similar", "SuccessIndex", "task_question"]
+__all__ = [
+    "Embedder",
+    "LatentEmbedder",
+    "MakeEmbedder",
+    "PoolRecall",
+    "Question",
+    "Similar",
+    "StoredEmbedder",
+    "SuccessIndex",
+    "by_words",
+    "embedding_key",
+    "forget_embeddings",
+    "last_point",
+    "recall_before",
+    "stored_by",
+    "task_question",
+]

@@ -20,5 +20,5 @@ class Embedder(Protocol):
         ...
 
     def query(self, text: str) -> FloatArray:
-        """Returns a vector (D,) of length at most 1."""
+        """Returns a vector (D,) of length 1, or less where the text has unknown words."""
         ...

@@ -52,7 +52,11 @@ class LatentEmbedder:
         matrix = np.zeros((len(rows), BUCKETS), np.float32)
         for index, row in enumerate(rows):
             matrix[index, list(row)] = self._values(row)
-        self._projection = _principal_directions(_unit(matrix))
+        unit = _unit(matrix)
+        self._projection = _principal_directions(unit)
+        kept = np.sqrt(((unit @ self._projection) ** 2).sum(axis=1))
+        self._kept = max(float(np.median(kept)) if len(kept) else 1.0, _NEGLIGIBLE)
+        """Length that the projection leaves of a fitted text of length 1; 1 = no direction is left out."""
 
     @property
     def dimensions(self) -> int:
@@ -68,11 +72,14 @@ class LatentEmbedder:
         return _unit(np.concatenate(parts)) if parts else np.zeros((0, self.dimensions), np.float32)
 
     def query(self, text: str) -> FloatArray:
-        """Returns the text's vector; words that no fitted text has make it shorter, and so less similar to all."""
+        """Returns the text's vector; words that no fitted text has make it shorter, and so less similar to all.
+
+        What the projection leaves out of a usual text does not: such a text has a similarity of about 1 to itself.
+        """
         values = self._values(_counts(text))
         length = float(np.sqrt((values * values).sum()))
         projected = self._projected(text)
-        return projected / length if length > 0 else projected
+        return projected / (length * self._kept) if length > 0 else projected
 
     def _projected(self, text: str) -> FloatArray:
         row = _counts(text)

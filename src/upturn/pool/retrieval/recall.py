@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from upturn.errors import UnknownNameError
 from upturn.pool import schema
@@ -18,12 +18,18 @@ from upturn.pool.reader import PoolReader
 from upturn.pool.retrieval.embedder import Embedder
 from upturn.pool.retrieval.latent import LatentEmbedder
 from upturn.pool.retrieval.search import nearest
-from upturn.pool.retrieval.successes import read_goals, read_successes
+from upturn.pool.retrieval.successes import last_point, read_goals, read_successes
 from upturn.records import Recalled, Task
 
+_GROWTH = 1 / 16
 _NEVER = np.iinfo(np.int64).max
-MakeEmbedder = Callable[[Sequence[str]], Embedder]
-"""Returns the embedder for these distinct instructions, the earliest first."""
+MakeEmbedder = Callable[[str, Sequence[str]], Embedder]
+"""Returns the embedder of a tenant with these distinct instructions, the earliest first."""
+
+
+def by_words(_tenant: str, instructions: Sequence[str]) -> Embedder:
+    """Returns the default embedder, which needs no model."""
+    return LatentEmbedder(instructions)
 
 
 class Question(NamedTuple):
@@ -63,12 +69,17 @@ class SuccessIndex:
         *,
         tenant: str,
         families: Sequence[str] = (),
-        embedder: MakeEmbedder = LatentEmbedder,
+        bound: int | None = None,
+        embedder: MakeEmbedder = by_words,
     ) -> None:
-        """Reads the latest ``MOST_SUCCESSES``; ``families`` () = of all."""
-        successes = read_successes(pool.engine, tenant=tenant, families=families)
+        """Reads the latest ``MOST_SUCCESSES``; ``families`` () = of all.
+
+        ``bound``: only what the pool had up to this sequence number; None = all that is stored now.
+        """
+        successes = read_successes(pool.engine, tenant=tenant, families=families, bound=bound)
         goals = read_goals(pool.engine, sorted({success.task for success in successes}), tenant=tenant)
         self._pool, self._tenant = pool, tenant
+        self._bound = _NEVER - 1 if bound is None else bound
         self._successes = [success for success in successes if success.task in goals]
         self._goals = goals
         self._numbers: dict[str, int] = {}
@@ -85,7 +96,7 @@ class SuccessIndex:
         self._text_of = np.array(self._texts, np.intp)
         self._since = np.array([item.since for item in self._successes], np.int64)
         self._until = np.array([_NEVER if item.until is None else item.until for item in self._successes], np.int64)
-        self.embedder = embedder(instructions)
+        self.embedder = embedder(tenant, instructions)
         self._matrix = self.embedder.documents(instructions)
         self._of_task: dict[str, list[int]] = {}
         self._of_episode: dict[str, list[int]] = {}
@@ -106,7 +117,7 @@ class SuccessIndex:
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k!r}")
-        bound = _NEVER - 1 if question.bound is None else question.bound
+        bound = min(self._bound, _NEVER if question.bound is None else question.bound)
         is_open = (self._since <= bound) & (self._until > bound)
         is_open[self._of_task.get(question.task_id or "", [])] = False
         is_open[self._of_episode.get(question.episode or "", [])] = False
@@ -115,7 +126,7 @@ class SuccessIndex:
         if not question.allows_equal and (number := self._numbers.get(_key(question.text))) is not None:
             allowed[number] = False
         found = nearest(self._matrix, self.embedder.query(question.text), k, allowed)
-        found = [(number, similarity) for number, similarity in found if similarity > 0]
+        found = [(number, min(similarity, 1.0)) for number, similarity in found if similarity > 0]
         wanted = [number for number, _ in found]
         best: dict[int, int] = {}
         for place in np.flatnonzero(is_open & np.isin(self._text_of, wanted)).tolist():
@@ -165,22 +176,43 @@ def task_question(pool: PoolReader, task_id: str, *, tenant: str) -> Question:
 
 
 class PoolRecall:
-    """A ``records.Recall`` over an index: what it has does not depend on when it is asked."""
+    """A ``records.Recall`` that finds successes of each task's own tenant.
 
-    def __init__(self, pool: PoolReader, index: SuccessIndex, *, tenant: str) -> None:
-        self._pool, self._index, self._tenant = pool, index, tenant
+    With a bound, what is found never changes. Without one, the index of a tenant is read again once the pool has
+    grown by a sixteenth. Not thread-safe.
+    """
+
+    def __init__(self, pool: PoolReader, *, bound: int | None = None, embedder: MakeEmbedder = by_words) -> None:
+        """``bound``: only what the pool had up to this sequence number; None = all of the past."""
+        self._pool, self._bound, self._embedder = pool, bound, embedder
+        self._indices: dict[str, tuple[int, SuccessIndex]] = {}
+        """By tenant, with the last sequence number of the pool when it was read."""
 
     def similar(self, task: Task, k: int) -> Sequence[Recalled]:
-        """Returns at most k successes at other tasks; none for a task of another tenant."""
-        if task.tenant != self._tenant:
-            return ()
-        found = self._index.search(Question(task.instruction, task.id, task.episode), k)
+        """Returns at most k successes of the task's tenant at other tasks; see ``records.Recall``."""
+        found = self._index(task.tenant).search(Question(task.instruction, task.id, task.episode), k)
         ids = [item.trajectory_id for item in found]
-        points = self._pool.experiences_of(ids, tenant=self._tenant, has_tokens=False)
+        points = self._pool.experiences_of(ids, tenant=task.tenant, has_tokens=False)
         return [
             Recalled(point.task, point.trajectory, item.similarity)
             for point, item in zip(points, found, strict=True)
         ]
+
+    def _index(self, tenant: str) -> SuccessIndex:
+        now = 0 if self._bound is not None else last_point(self._pool.engine)
+        if tenant not in self._indices or now > self._indices[tenant][0] * (1 + _GROWTH):
+            index = SuccessIndex(self._pool, tenant=tenant, bound=self._bound, embedder=self._embedder)
+            self._indices[tenant] = now, index
+        return self._indices[tenant][1]
+
+
+def recall_before(pool: PoolReader, run_id: str, embedder: MakeEmbedder = by_words) -> PoolRecall:
+    """Returns what the pool had when the run began, so that a run that resumes recalls the same."""
+    table = schema.history
+    query = select(func.min(table.c.sequence)).where(table.c.kind == schema.runs.name, table.c.record_id == run_id)
+    with pool.engine.connect() as connection:
+        bound = connection.execute(query).scalar() or 0
+    return PoolRecall(pool, bound=bound, embedder=embedder)
 
 
 def _key(instruction: str) -> str:

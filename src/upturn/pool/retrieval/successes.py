@@ -6,7 +6,7 @@ from math import isnan
 from typing import NamedTuple
 
 from pydantic_core import from_json
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 
 from upturn.pool.points import VERDICTS, Point, field_among
 from upturn.pool.schema import points, strata, tasks
@@ -38,13 +38,20 @@ class Goal(NamedTuple):
     episode: str | None
 
 
-def read_successes(engine: Engine, *, tenant: str, families: Sequence[str] = ()) -> list[Success]:
-    """Returns the tenant's successes in the order of arrival, without held-out tasks; ``families`` () = all."""
+def read_successes(
+    engine: Engine, *, tenant: str, families: Sequence[str] = (), bound: int | None = None
+) -> list[Success]:
+    """Returns the tenant's successes in the order of arrival, without held-out tasks.
+
+    ``families``: () = all. ``bound``: only those up to this sequence number of the pool; None = all.
+    """
     wanted = select(strata.c.id).where(strata.c.tenant == tenant, strata.c.split == "train")
     if families:
         wanted = wanted.where(strata.c.family.in_(families))
     query = select(points.c.packed, points.c.sequence, points.c.until).order_by(points.c.sequence.desc())
     query = query.where(*field_among("verdict", [VERDICTS.index("success")]))
+    if bound is not None:
+        query = query.where(points.c.sequence <= bound)
     with engine.connect() as connection:
         ids = set(connection.execute(wanted).scalars())
         rows = connection.execute(query.where(*field_among("stratum", sorted(ids))))
@@ -56,6 +63,12 @@ def read_successes(engine: Engine, *, tenant: str, families: Sequence[str] = ())
 def _success(point: Point, since: int, until: int | None) -> Success:
     score = 1.0 if isnan(point.score) else point.score  # without a score, a success is a whole one
     return Success(point.task, point.trajectory, score, point.written_tokens, since, until)
+
+
+def last_point(engine: Engine) -> int:
+    """Returns the last sequence number of the pool at which a success may have come; 0 = there is none."""
+    with engine.connect() as connection:
+        return connection.execute(select(func.max(points.c.sequence))).scalar() or 0
 
 
 def read_goals(engine: Engine, sequences: Sequence[int], *, tenant: str) -> dict[int, Goal]:

@@ -128,7 +128,7 @@ class Statistics(NamedTuple):
 def counts(pool: PoolReader, *, tenant: Scope) -> Counts:
     """Returns the number of stored records by kind."""
     tables = (schema.tasks, schema.decisions, schema.trajectories, schema.evaluations, schema.feedback)
-    queries = [select(func.count(table.c.id)).where(*in_scope(table.c.tenant, tenant)) for table in tables]
+    queries = [select(func.count()).select_from(table).where(*in_scope(table.c.tenant, tenant)) for table in tables]
     with pool.engine.connect() as connection:
         return Counts(*(connection.execute(query).scalar_one() for query in queries))
 

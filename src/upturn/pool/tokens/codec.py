@@ -228,10 +228,10 @@ def _id_arrays(rows: Sequence[Sequence[int]]) -> "list[array[int]]":
         return [array("q", ids) for ids in rows]
 
 
-def _float_array(values: Sequence[float]) -> "array[float]":
+def _float_array(values: list[float]) -> "array[float]":
     """Returns them as float32 if that is exact, otherwise as float64."""
-    single, double = array("f", values), array("d", values)
-    return single if array("d", single).tobytes() == double.tobytes() else double
+    single = array("f", values)
+    return single if single.tolist() == values else array("d", values)
 
 
 @lru_cache(maxsize=1024)
