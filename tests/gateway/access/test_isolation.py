@@ -37,8 +37,8 @@ OPERATORS |= {"evaluated_until", "is_at_head", "last_sequence", "load_router"}  
 OPERATORS |= {"values_of"}  # of decisions that the caller has read
 OPERATORS |= {"current_freeze", "records_after"}  # the state of routers, and a number
 OPERATORS |= {"check_sharing", "current_policies"}  # what tenants have decided, no records
-WITHOUT_CONTENT = {"add", "close", "revoke", "version"}
-"""Writes, of which ``revoke`` has a tenant, and the number of the latest change."""
+WITHOUT_CONTENT = {"add", "close", "last_point", "revoke", "version"}
+"""Writes, of which ``revoke`` has a tenant, and numbers of the latest change and of the last point."""
 
 
 def public_methods(cls: type) -> dict[str, Callable[..., Any]]:
