@@ -30,8 +30,8 @@ _CHANGE, _CERTAIN = 1.0, 6.0
 """Costs of decoding in natural logarithms."""
 _LABEL_COSTS = (0.0, 0.5, 1.0, 1.0)
 _UNKNOWN = 5.0
-"""Likewise for a person, where a word with a capital is in no list; chosen on the documents of validation and texts
-without names."""
+"""Likewise for a person, where a word with a capital is in no list; chosen on the documents of validation, on those
+of ``benchmarks privacy`` and on texts without names."""
 _LABEL_WEIGHTS = np.ones(len(LABELS), np.float32)
 _USUAL_QUANTILE = 0.9999
 _CALIBRATION_TOKENS = 30_000
