@@ -37,6 +37,7 @@ def test_names_addresses_and_organisations_are_replaced(text: str, expected: str
         "Run `upturn pool export` with Python 3.11 on Linux.",
         '{"status": "available", "origin": "JFK", "insurance": "no"}',
         "Die Rechnung und der Vertrag liegen bei.",
+        "Renew my book, please. Summarise this page.",
         "def load_model(path: str) -> Model:\n    return Model(path)",
     ],
 )

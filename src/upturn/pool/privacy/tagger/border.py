@@ -22,6 +22,14 @@ _ARTICLES = frozenset((
     "dein", "kein", "unser", "unsere", "ihr", "ihre", "my", "your", "our", "their", "un", "une", "les", "der",
 ))  # fmt: skip
 """Words before a noun with a capital, and not before a single name."""
+_OBJECTS = _ARTICLES | frozenset((
+    "this", "that", "these", "those", "me", "it", "all", "any", "every", "each", "both", "some", "its", "his",
+    "her", "diese", "diesen", "dieses", "alle", "mir", "mich", "ce", "cette", "ces", "tous", "el", "la", "los",
+    "las",
+))  # fmt: skip
+"""Words behind a verb that begins a sentence, such as `Renew my`."""
+_BEGIN = re.compile(r"(?:^|[.!?:\n\"“>]\s*|[-*•] )$")
+_NEXT = re.compile(r" ([^\W\d_]+)")
 _TITLES = frozenset((
     "mr", "mrs", "ms", "miss", "dr", "prof", "sir", "madam", "herr", "frau", "herrn", "monsieur", "madame",
     "mme", "mlle", "señor", "señora", "sr", "sra", "senhor", "senhora", "signor", "signora", "signore",
@@ -46,6 +54,8 @@ def bordered(kind: FindingKind, text: str, start: int, stop: int, *, lexicon: Le
         return start, stop
     is_noun = text[start:stop].split(maxsplit=1)[0].lower() in _ARTICLES
     start, stop = _trimmed(text, start, stop, lexicon)
+    if start < stop and _is_verb(text, start, stop, lexicon):
+        return start, start
     article = _LAST_WORD.search(text[max(0, start - _REACH) : start])
     if is_noun or (article is not None and article[1].lower() in _ARTICLES and text[start:stop].isalpha()):
         return start, start
@@ -66,6 +76,14 @@ def _trimmed(text: str, start: int, stop: int, lexicon: Lexicon) -> tuple[int, i
     initial = next((word for word in words if word.end() < names[0].start() and len(word[0]) == 1), None)
     start = start if is_first else (initial or names[0]).start()
     return start, stop if is_last else names[-1].end()
+
+
+def _is_verb(text: str, start: int, stop: int, lexicon: Lexicon) -> bool:
+    """Whether it is one word that no list has, at the begin of a sentence and before an object."""
+    if not lexicon.is_unknown_capital(text[start:stop]) or not _BEGIN.search(text[max(0, start - _REACH) : start]):
+        return False
+    behind = _NEXT.match(text, stop)
+    return behind is not None and behind[1] in _OBJECTS
 
 
 def _extended(text: str, start: int, stop: int, lexicon: Lexicon) -> tuple[int, int]:
