@@ -41,7 +41,7 @@ def trainers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     monkeypatch.setattr("upturn.loop.cycle.check_sampler", lambda *_: None)
     monkeypatch.setattr(
         "upturn.loop.cycle.take_training_snapshot",
-        lambda _: Snapshot("s" * 16, ("t",), "{}", ("default",)),
+        lambda *_, **__: Snapshot("s" * 16, ("t",), "{}", ("default",)),
     )
     return functions
 
