@@ -45,16 +45,12 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keeps the garbage collector from what lives until the end: it took 40 % of the time of the collection.
-
-    Later, it comes less often.
-    """
+    """Keeps the garbage collector from what lives until the end: it took 40 % of the time of the collection."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(20_000, 20, 20)
         gc.enable()
 
 
