@@ -29,7 +29,7 @@ def similar(  # noqa: PLR0913  a command's parameters are its options
     pool: PoolPath = POOL_PATH,
     tenant: Tenant = "default",
     config: Annotated[
-        Path | None, typer.Option("--config", help="Configuration with [pool.embeddings], to compare by these.")
+        Path | None, typer.Option("--config", help="Configuration with pool.embeddings, to compare by these.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
