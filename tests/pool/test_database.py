@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from upturn.errors import StoreError
-from upturn.pool import Pool
-from upturn.pool.database import reading_engine
+from upturn.pool import Location, Pool
+from upturn.pool.database import driver_of, reading_engine
 from upturn.pool.database.sqlite import SqliteBackend
 from upturn.pool.schema import HEAD
 from upturn.pool.store import WriterLock
@@ -138,3 +138,21 @@ def test_damaged_record_is_reported_with_its_id(path: Path) -> None:
         pytest.raises(StoreError, match="the stored record 't7' is damaged: not a Task"),
     ):
         list(pool.tasks(tenant="default"))
+
+
+def test_a_connection_that_comes_back_after_the_end_is_closed(location: Location) -> None:
+    with Pool.open(location):
+        pass
+    engine = reading_engine(location)
+    connection, kept = engine.connect(), engine.connect()
+    drivers = driver_of(connection), driver_of(kept)
+    kept.close()
+    engine.dispose()
+    assert connection.execute(text("SELECT 1")).scalar() == 1  # a thread that is not done yet
+    connection.close()
+    for driver in drivers:
+        with pytest.raises(Exception, match=r"closed"):
+            driver.execute("SELECT 1")
+    with engine.connect() as again:
+        assert again.execute(text("SELECT 1")).scalar() == 1
+    engine.dispose()

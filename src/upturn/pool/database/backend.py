@@ -4,12 +4,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from upturn.errors import StoreError
 from upturn.pool.database.driver import Driver, unusable_pool
 from upturn.pool.database.location import Location, location_of
 
 _OPTION = "upturn_backend"
+_GENERATION = "upturn_generation"
+"""Of a connection: how often its engine had been disposed of when it was handed out."""
 
 
 class Backend(Protocol):
@@ -109,7 +112,27 @@ def make_engine(backend: Backend, url: Any, **options: Any) -> Engine:  # Any: a
             raise unusable(backend, error) from error
 
     event.listen(engine, "handle_error", on_error)
+    _close_what_comes_back_late(engine)
     return engine
+
+
+def _close_what_comes_back_late(engine: Engine) -> None:
+    """``dispose`` closes idle connections only: one that a thread gives back afterwards would stay open."""
+    current = [0]
+
+    def on_dispose(_engine: Engine) -> None:
+        current[0] += 1
+
+    def on_checkout(_driver: Any, record: ConnectionPoolEntry, _proxy: object) -> None:
+        record.info[_GENERATION] = current[0]
+
+    def on_checkin(driver: Any, record: ConnectionPoolEntry) -> None:
+        if driver is not None and record.info.get(_GENERATION) != current[0]:
+            driver.close()
+
+    event.listen(engine, "engine_disposed", on_dispose)
+    event.listen(engine, "checkout", on_checkout)
+    event.listen(engine, "checkin", on_checkin)
 
 
 def unusable(backend: Backend, error: BaseException) -> StoreError:
