@@ -105,7 +105,9 @@ class PostgresBackend:
 
     def is_committed(self, connection: Connection, transaction_id: str) -> bool:
         """Returns whether the transaction was committed; in a transaction, so that it has ended (the lock)."""
-        query = text("SELECT pg_xact_status(CAST(:number AS xid8))")
+        # the number of a transaction that a crash has undone may be one that the server has not given out again
+        status = "CASE WHEN CAST(:number AS xid8) < pg_snapshot_xmax(pg_current_snapshot())"
+        query = text(f"SELECT {status} THEN pg_xact_status(CAST(:number AS xid8)) END")
         return connection.execute(query, {"number": transaction_id}).scalar() == "committed"
 
     def checkpoint(self, engine: Engine) -> None:
