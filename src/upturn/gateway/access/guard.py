@@ -13,7 +13,7 @@ from upturn.gateway.access.limits import Limiter, Usage
 from upturn.gateway.http import headers_of
 from upturn.loop.online import Client
 from upturn.pool import ALL_TENANTS, Pool, schema
-from upturn.pool.access import KeyStore, spending
+from upturn.pool.access import KeyReader, spending
 from upturn.records import ApiKey
 
 
@@ -76,7 +76,7 @@ def open_guard(
     all API keys at first and after each change. Raises ConfigError for an
     address that other machines reach and that everybody might use.
     """
-    ring = None if access.keys == "off" else KeyRing(KeyStore(pool.location), on_change=on_keys)
+    ring = None if access.keys == "off" else KeyRing(KeyReader(pool.engine), on_change=on_keys)
     refuse(access.bind_problem(host, has_keys=ring is not None and ring.has_valid_key))
     gate = Gate(
         ring,

@@ -6,7 +6,7 @@ Start with ``keys``, then ``acts``."""
 from upturn.pool.access.acts import admin_acts, append_act, record_act
 from upturn.pool.access.erasure import record_erasure
 from upturn.pool.access.freeze import Freeze, current_freeze, freeze, unfreeze
-from upturn.pool.access.keys import KeyStore
+from upturn.pool.access.keys import KeyReader, KeyStore
 from upturn.pool.access.policy import (
     AnonymisedAt,
     Border,
@@ -25,6 +25,7 @@ __all__ = [
     "AnonymisedAt",
     "Border",
     "Freeze",
+    "KeyReader",
     "KeyStore",
     "NewKey",
     "ReplacedBy",

@@ -18,8 +18,29 @@ from upturn.records import AdminAct, ApiKey, fields_json, from_fields
 _KIND = api_keys.name
 
 
-class KeyStore:
-    """The API keys of a pool. Safe to share between threads and to use next to the pool's writer."""
+class KeyReader:
+    """Reads the API keys of a pool that is open. Safe to share between threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        """``engine``: of the pool, which closes it."""
+        self.engine = engine
+
+    def version(self) -> int:
+        """Returns a number that grows with every change of a key."""
+        query = select(func.max(admin_acts.c.sequence)).where(admin_acts.c.kind == _KIND)
+        with self.engine.connect() as connection:
+            return int(connection.execute(query).scalar() or 0)
+
+    def keys(self, *, tenant: Scope) -> list[ApiKey]:
+        """Returns the tenant's keys, also revoked and expired ones, by time of creation."""
+        query = select(api_keys.c.fields).where(*in_scope(api_keys.c.tenant, tenant))
+        with self.engine.connect() as connection:
+            stored = [from_fields(ApiKey, fields) for fields in connection.execute(query).scalars()]
+        return sorted(stored, key=lambda key: (key.created_at, key.id))
+
+
+class KeyStore(KeyReader):
+    """The API keys of a pool that need not be open here; to be closed. Safe to use next to the pool's writer."""
 
     def __init__(self, location: str | Location) -> None:
         """``location`` is an existing pool; raises StoreError for any other place."""
@@ -27,8 +48,7 @@ class KeyStore:
         backend = backend_of(self._location)
         if not backend.exists():
             raise StoreError(f"no pool at {str(self._location)!r}; `upturn keys add` creates one")
-        self.engine: Engine = backend.reading_engine()
-        """Read-only."""
+        super().__init__(backend.reading_engine())
         try:
             check_head(self.engine)
         except BaseException:
@@ -44,19 +64,6 @@ class KeyStore:
     def close(self) -> None:
         """Closes the connections."""
         self.engine.dispose()
-
-    def version(self) -> int:
-        """Returns a number that grows with every change of a key."""
-        query = select(func.max(admin_acts.c.sequence)).where(admin_acts.c.kind == _KIND)
-        with self.engine.connect() as connection:
-            return int(connection.execute(query).scalar() or 0)
-
-    def keys(self, *, tenant: Scope) -> list[ApiKey]:
-        """Returns the tenant's keys, also revoked and expired ones, by time of creation."""
-        query = select(api_keys.c.fields).where(*in_scope(api_keys.c.tenant, tenant))
-        with self.engine.connect() as connection:
-            stored = [from_fields(ApiKey, fields) for fields in connection.execute(query).scalars()]
-        return sorted(stored, key=lambda key: (key.created_at, key.id))
 
     def add(self, key: ApiKey, *, who: str, why: str = "") -> None:
         """Stores a new key and the act; raises StoreConflictError if its id is taken."""
