@@ -105,7 +105,6 @@ def test_with_faults_in_shared_transactions_what_is_acknowledged_is_what_is_stor
         assert list(ledger_problems(pool.engine)) == []
 
 
-@pytest.mark.slow
 def test_a_server_that_restarts_under_load_loses_nothing_acknowledged(
     postgres_server: PostgresServer,
 ) -> None:

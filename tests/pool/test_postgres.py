@@ -9,7 +9,7 @@ from sqlalchemy import Connection, event, text
 from tests.postgres_server import PostgresServer
 from upturn.errors import StoreError
 from upturn.pool import Pool, PoolUrl, ledger_problems
-from upturn.pool.database import backend_of, driver_of, operator_transaction, reading_engine
+from upturn.pool.database import backend_of, driver_of, operator_transaction, reading_engine, writing_engine
 from upturn.records import Task
 
 
@@ -126,6 +126,20 @@ def test_commit_whose_answer_is_lost_is_not_repeated(place: PoolUrl, is_committe
         with pool.engine.connect() as connection:
             query = "SELECT count(*) FROM router_states WHERE id = 'test'"
             assert connection.exec_driver_sql(query).scalar() == 1
+
+
+def test_transactions_that_the_server_does_not_know_are_not_committed(place: PoolUrl) -> None:
+    backend, engine = backend_of(place), writing_engine(place)
+    with engine.begin() as connection:
+        committed = backend.transaction_id(connection)
+    with engine.connect() as connection:
+        undone = backend.transaction_id(connection)
+        connection.rollback()
+    after_a_crash = str(int(undone) + 1_000_000)  # of a transaction that left nothing on the disk
+    with engine.begin() as connection:
+        known = [backend.is_committed(connection, number) for number in (committed, undone, after_a_crash)]
+    engine.dispose()
+    assert known == [True, False, False]
 
 
 def test_reader_gets_a_new_connection_after_a_restart(place: PoolUrl) -> None:
