@@ -255,11 +255,11 @@ def _arguments(action: Action) -> Mapping[str, JsonValue]:
     if tool is None:
         raise _RefusedError("bad_call", f"there is no call {action.name!r:.200}; {_USAGE}")
     known, required = set(tool.properties), set(tool.required)
-    given = {name: _number(name, value) for name, value in action.parameters.items()}
-    if given.keys() - known or required - given.keys():
+    parameters = {name: _number(name, value) for name, value in action.parameters.items()}
+    if parameters.keys() - known or required - parameters.keys():
         names = ", ".join(tool.properties) or "no parameters"
-        raise _RefusedError("bad_call", f"{action.name} takes {names}; got {', '.join(given) or 'none'}")
-    return given
+        raise _RefusedError("bad_call", f"{action.name} takes {names}; got {', '.join(parameters) or 'none'}")
+    return parameters
 
 
 def _number(name: str, value: JsonValue) -> JsonValue:

@@ -15,11 +15,11 @@ def build_index(texts):
 def find_all(texts, query):
     """The numbers of the texts that have every word of the query, ascending; all texts for an empty query."""
     index = build_index(texts)
-    found = list(range(len(texts)))
+    matching = list(range(len(texts)))
     for word in query.lower().split():
         places = index.get(word, [])
-        found = [number for number in found if contains(places, number)]
-    return found
+        matching = [number for number in matching if contains(places, number)]
+    return matching
 
 
 def find_any(texts, query):
